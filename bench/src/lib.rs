@@ -1,0 +1,1 @@
+//! Instruction gates and interleaved comparisons.

@@ -1,0 +1,3 @@
+//! The `qhca` command.
+
+fn main() {}

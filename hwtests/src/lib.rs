@@ -1,0 +1,1 @@
+//! One set of stories, told to the simulator and to the card.

@@ -1,0 +1,1 @@
+//! Experiments in virtual time with the real driver code in the loop.

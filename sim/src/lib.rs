@@ -1,0 +1,1 @@
+//! The world without a card: chip model, fabric, faults, virtual time.

@@ -1,0 +1,1 @@
+//! Kernel-bypass driver and chip model of the QLogic 7322 InfiniBand HCA: the door.
