@@ -1,1 +1,3 @@
 //! The world without a card: chip model, fabric, faults, virtual time.
+
+pub mod vtime;
