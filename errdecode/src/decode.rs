@@ -1,0 +1,235 @@
+//! The decoder: from a word to names in a buffer, a few instructions a name.
+//!
+//! The chip's handlers decode while errors arrive, perhaps hundreds of thousands a second, so the walk
+//! must cost by the bits that are set and not by the table's length, and must never run the formatting
+//! machinery. [`Table::decode`] is that walk; everything rare (the end of a short buffer, bits without
+//! a name, a device that is gone) leaves it for the cold functions below.
+//!
+//! The text, for any buffer:
+//!
+//! ```text
+//!   RcvEgrFullErr,HardwareErr              names in table order
+//!   PCIeBusParityErr_0,PCIeBusParityErr_2  a row of several bits: which of them, from its lowest
+//!   SendPktLenErr,MORE:800000              bits without a name, upper-case hex, last
+//!   RcvEgrFullErr,...                      it did not all fit: whole items, then the mark
+//!   device not responding                  a register read as all ones
+//! ```
+
+use crate::table::{CELL_LEN, Cell};
+use crate::{Origin, Table, is_gone};
+
+/// Ends a text that did not fit; clipped itself when the buffer is shorter than the mark.
+pub const TRUNCATION_MARK: &str = "...";
+
+/// The text for a register that was read as all ones.
+pub const GONE_TEXT: &str = "device not responding";
+
+/// Goes before bits that have no name.
+const MORE: &[u8; 5] = b"MORE:";
+
+/// What [`Table::decode`] wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decoded<'b> {
+    text: &'b [u8],
+    unknown: u64,
+    truncated: bool,
+}
+
+impl<'b> Decoded<'b> {
+    /// The text. Checked as UTF-8 here and not in the decoder, which writes ASCII only.
+    #[must_use]
+    pub fn as_str(&self) -> &'b str {
+        // ASCII by construction (tables assert it), so the fallback is never taken.
+        core::str::from_utf8(self.text).unwrap_or_default()
+    }
+
+    /// The text's bytes: the start of the buffer given to the decoder.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &'b [u8] {
+        self.text
+    }
+
+    /// Length of the text in bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Whether nothing was written: no bit was set, or there was no room at all.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// The bits that have no name, whether or not their hex fitted the buffer.
+    #[must_use]
+    pub const fn unknown(&self) -> u64 {
+        self.unknown
+    }
+
+    /// Whether the buffer was too short for the whole text.
+    #[must_use]
+    pub const fn is_truncated(&self) -> bool {
+        self.truncated
+    }
+}
+
+impl core::fmt::Display for Decoded<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Table {
+    /// Writes the names of the bits set in `word` into `buf`, in table order, comma separated.
+    ///
+    /// `buf` may have any length; when the text does not fit, it holds as many whole names as leave
+    /// room for [`TRUNCATION_MARK`], then the mark. Bytes of `buf` behind the text are not meaningful
+    /// afterwards.
+    pub fn decode<'b>(&self, word: u64, buf: &'b mut [u8]) -> Decoded<'b> {
+        if is_gone(word) {
+            return self.decode_all_ones(buf);
+        }
+        let capacity = buf.len();
+        let unknown = self.unknown(word);
+        let mut ranks = self.ranks(word);
+        let mut room = &mut *buf;
+        while ranks != 0 {
+            let Some(window) = room.first_chunk_mut::<CELL_LEN>() else { break };
+            let cell = next_cell(&self.cells, ranks);
+            *window = cell.0;
+            room = &mut room[cell.used()..];
+            ranks &= ranks - 1;
+        }
+        let written = capacity - room.len();
+        if ranks | unknown != 0 {
+            return self.decode_rest(ranks, unknown, written, buf);
+        }
+        // Each name brought a comma; the last one's is cut off again.
+        Decoded { text: &buf[..written.saturating_sub(1)], unknown, truncated: false }
+    }
+
+    /// All ones: a device that is gone, unless the word never came from one.
+    #[cold]
+    #[inline(never)]
+    fn decode_all_ones<'b>(&self, buf: &'b mut [u8]) -> Decoded<'b> {
+        match self.origin {
+            Origin::Register => {
+                let mut tail = Tail::new(buf, 0, GONE_TEXT.len() + 1);
+                tail.push(GONE_TEXT.as_bytes());
+                tail.finish(0)
+            }
+            Origin::Memory => self.decode_rest(self.ranks(u64::MAX), self.undefined, 0, buf),
+        }
+    }
+
+    /// Names from where less than a cell of room is left, and the bits without a name.
+    #[cold]
+    #[inline(never)]
+    fn decode_rest<'b>(
+        &self,
+        mut ranks: u64,
+        unknown: u64,
+        written: usize,
+        buf: &'b mut [u8],
+    ) -> Decoded<'b> {
+        let more = More::new(unknown);
+        let mut needed = written + more.len();
+        let mut left = ranks;
+        while left != 0 && needed <= buf.len() + 1 {
+            needed += next_cell(&self.cells, left).used();
+            left &= left - 1;
+        }
+        let mut tail = Tail::new(buf, written, needed);
+        while ranks != 0 && tail.push(next_cell(&self.cells, ranks).name().as_bytes()) {
+            ranks &= ranks - 1;
+        }
+        if ranks == 0 && unknown != 0 {
+            tail.push(more.as_bytes());
+        }
+        tail.finish(unknown)
+    }
+}
+
+/// The cell of the lowest set rank. `ranks` is not 0; the remainder only drops a bounds check.
+#[inline(always)]
+fn next_cell(cells: &[Cell; 64], ranks: u64) -> &Cell {
+    &cells[ranks.trailing_zeros() as usize % 64]
+}
+
+/// Appends whole items near the end of a buffer.
+struct Tail<'b> {
+    buf: &'b mut [u8],
+    /// Where the next item starts: behind the comma of the one before.
+    at: usize,
+    /// An item and its comma must end at or before this place.
+    limit: usize,
+    truncated: bool,
+}
+
+impl<'b> Tail<'b> {
+    /// `needed` is the length of the whole text with a comma behind each item, the last one included.
+    ///
+    /// When everything fits, that last comma may fall off the end. When not, the mark needs room
+    /// behind whatever is kept; names written before have left it (`MAX_NAME_LEN`).
+    fn new(buf: &'b mut [u8], at: usize, needed: usize) -> Self {
+        let truncated = needed > buf.len() + 1;
+        let limit = if truncated { buf.len().saturating_sub(TRUNCATION_MARK.len()) } else { buf.len() + 1 };
+        Self { buf, at, limit, truncated }
+    }
+
+    /// Appends an item and a comma if there is room for both; says whether there was.
+    fn push(&mut self, item: &[u8]) -> bool {
+        let comma = self.at + item.len();
+        if comma >= self.limit {
+            return false;
+        }
+        self.buf[self.at..comma].copy_from_slice(item);
+        if let Some(byte) = self.buf.get_mut(comma) {
+            *byte = b',';
+        }
+        self.at = comma + 1;
+        true
+    }
+
+    /// Cuts the last comma off, or appends the mark.
+    fn finish(self, unknown: u64) -> Decoded<'b> {
+        let Self { buf, at, truncated, .. } = self;
+        if !truncated {
+            return Decoded { text: &buf[..at.saturating_sub(1)], unknown, truncated };
+        }
+        let end = buf.len().min(at + TRUNCATION_MARK.len());
+        buf[at..end].copy_from_slice(&TRUNCATION_MARK.as_bytes()[..end - at]);
+        Decoded { text: &buf[..end], unknown, truncated }
+    }
+}
+
+/// `MORE:` and the bits without a name in upper-case hex, without leading zeros.
+struct More {
+    text: [u8; MORE.len() + 16],
+    used: usize,
+}
+
+impl More {
+    fn new(unknown: u64) -> Self {
+        let mut text = [0; MORE.len() + 16];
+        text[..MORE.len()].copy_from_slice(MORE);
+        let digits = (64 - unknown.leading_zeros()).div_ceil(4);
+        let mut used = MORE.len();
+        for digit in (0..digits).rev() {
+            let nibble = (unknown >> (4 * digit) & 0xF) as usize;
+            text[used] = b"0123456789ABCDEF"[nibble];
+            used += 1;
+        }
+        Self { text, used: if unknown == 0 { 0 } else { used } }
+    }
+
+    /// Length with its comma; 0 when there are no such bits.
+    fn len(&self) -> usize {
+        if self.used == 0 { 0 } else { self.used + 1 }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.text[..self.used]
+    }
+}
