@@ -1,1 +1,5 @@
 //! The QLogic 7322 as a state machine, and its edges.
+
+pub mod dma;
+pub mod env;
+pub mod sys;

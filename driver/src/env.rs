@@ -1,0 +1,218 @@
+//! What the driver asks of the world: a window of registers, memory the chip can reach, interrupts, a clock.
+//!
+//! A back end is whatever holds a card: the in-process model, a card behind VFIO, a model in another process. The
+//! driver's state machines see none of it; they are handed a [`Bar`], a [`DmaRegion`] and the time. This chapter is
+//! the list of what a back end has to provide, and `runtime/` is the only part of the driver that calls it.
+//!
+//! It does not say how a back end is found or named: the crate `qhca` does.
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+
+use qhca_irq::IrqSource;
+use qhca_regs::{Bar, Instant, Vector};
+
+use crate::dma::DmaRegion;
+
+/// Addresses that every queue register of the chip can hold: 40 bits (F-201).
+pub const IOVA_LIMIT: u64 = 1 << 40;
+
+/// Gives the chip memory of the host.
+pub trait DmaMapper {
+    /// Allocates `len_bytes` of zeroed memory, rounded up to whole pages, contiguous as the chip sees it.
+    ///
+    /// The chip's address is a multiple of the page size and the whole region lies below [`IOVA_LIMIT`], so that it
+    /// serves for any queue. Dropping the region takes it away from the chip again.
+    ///
+    /// # Errors
+    /// [`MapError`]: the caller opens less, or not at all.
+    fn map(&mut self, len_bytes: usize) -> Result<DmaRegion, MapError>;
+}
+
+/// Why memory could not be given to the chip.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum MapError {
+    /// The host has no memory of that size.
+    NoMemory {
+        /// What was asked for.
+        len_bytes: usize,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No address below [`IOVA_LIMIT`] is left.
+    NoAddress {
+        /// What was asked for.
+        len_bytes: usize,
+    },
+    /// The IOMMU or the device's host refused the mapping.
+    Refused {
+        /// What was asked for.
+        len_bytes: usize,
+        /// The address that was to be mapped.
+        iova: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// More memory would be locked than this process may lock.
+    MemlockLimit {
+        /// What was asked for.
+        len_bytes: usize,
+        /// The limit (`ulimit -l`).
+        limit_bytes: u64,
+    },
+}
+
+impl fmt::Display for MapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoMemory { len_bytes, .. } => write!(f, "no memory for a DMA region of {len_bytes} bytes"),
+            Self::NoAddress { len_bytes } => {
+                write!(f, "no bus address below 2^40 is left for a DMA region of {len_bytes} bytes")
+            }
+            Self::Refused { len_bytes, iova, .. } => {
+                write!(f, "mapping {len_bytes} bytes at bus address {iova:#x} was refused")
+            }
+            Self::MemlockLimit { len_bytes, limit_bytes } => write!(
+                f,
+                "mapping {len_bytes} bytes would lock more than the {limit_bytes} bytes allowed: raise `ulimit -l`"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for MapError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NoMemory { source, .. } | Self::Refused { source, .. } => Some(source),
+            Self::NoAddress { .. } | Self::MemlockLimit { .. } => None,
+        }
+    }
+}
+
+/// Tells the time. Asked by the runtime only; everything else is handed an [`Instant`].
+pub trait Clock {
+    /// Nanoseconds since the clock's origin; never less than the call before gave.
+    fn now(&self) -> Instant;
+}
+
+/// The system's monotonic clock, from the moment it was made.
+#[derive(Clone, Copy, Debug)]
+pub struct MonotonicClock {
+    origin: std::time::Instant,
+}
+
+impl MonotonicClock {
+    /// A clock whose origin is now.
+    pub fn new() -> Self {
+        Self { origin: std::time::Instant::now() }
+    }
+}
+
+impl Default for MonotonicClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for MonotonicClock {
+    fn now(&self) -> Instant {
+        // 2^64 ns are 584 years of uptime.
+        Instant::from_nanos(self.origin.elapsed().as_nanos() as u64)
+    }
+}
+
+/// How interrupts are delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IrqMode {
+    /// One message for each vector, up to 32.
+    MsiX,
+    /// One message.
+    Msi,
+    /// A wire; whoever waits unmasks it after each interrupt.
+    Intx,
+    /// None: the device has to be polled.
+    None,
+}
+
+impl IrqMode {
+    /// The mode as tools print it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MsiX => "MSI-X",
+            Self::Msi => "MSI",
+            Self::Intx => "INTx",
+            Self::None => "none (polled)",
+        }
+    }
+}
+
+/// What a back end granted: perhaps fewer vectors than were wanted, perhaps of a poorer kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// How interrupts come.
+    pub mode: IrqMode,
+    /// Vectors 0 to `vectors` − 1 are ours; 0 in mode [`IrqMode::None`], 1 in modes Msi and Intx.
+    pub vectors: usize,
+}
+
+/// How far a reset reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResetKind {
+    /// The function alone was reset, through its configuration space.
+    Function,
+    /// The whole bus behind its bridge was reset.
+    Bus,
+    /// The chip was reset by its own register.
+    Chip,
+}
+
+/// A device as the driver needs it.
+///
+/// Dropping the back end and everything it handed out gives the device back. The driver stops the chip's DMA
+/// before it drops any memory.
+pub trait Backend {
+    /// The register window. Clones touch the same registers, and each thread has its own.
+    type Bar: Bar + Clone + Send + 'static;
+    /// The allocator of DMA memory.
+    type Mapper: DmaMapper + Send + 'static;
+    /// Where a thread waits for interrupts.
+    type Irq: IrqSource + AsFd + Send + 'static;
+    /// The clock that times everything.
+    type Clock: Clock + Clone + Send + 'static;
+
+    /// The register window.
+    fn bar(&self) -> Self::Bar;
+
+    /// The allocator of DMA memory.
+    fn mapper(&self) -> Self::Mapper;
+
+    /// The clock.
+    fn clock(&self) -> Self::Clock;
+
+    /// What the device is called in messages: `sim:qle7342`, `0000:04:00.0`.
+    fn name(&self) -> String;
+
+    /// Sets up interrupts: MSI-X for up to `wanted` vectors if the device can, else MSI, else INTx, else none.
+    ///
+    /// May be called again, with a fall-back in `at_most`, when nothing arrives; what was granted before is then
+    /// void. Fewer vectors than wanted is a grant, not an error.
+    ///
+    /// # Errors
+    /// What the system said when even the question failed.
+    fn grant_vectors(&mut self, wanted: usize, at_most: IrqMode) -> io::Result<Grant>;
+
+    /// A source that wakes for `vectors`. Each granted vector is given to one source at most.
+    ///
+    /// # Errors
+    /// What the system said: no descriptor left.
+    fn irq_source(&mut self, vectors: &[Vector]) -> io::Result<Self::Irq>;
+
+    /// Resets the device. All its registers are then as after power-on and nothing of it does DMA.
+    ///
+    /// # Errors
+    /// What the system said; the device has then not been reset.
+    fn reset(&mut self) -> io::Result<ResetKind>;
+}
