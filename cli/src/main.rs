@@ -1,3 +1,27 @@
-//! The `qhca` command.
+//! The `qhca` command: a person's and a script's way to a QLogic 7322 HCA, or to the simulated one.
+//!
+//! [`args`] says what may be typed, `cmd/` holds one file a command, [`ui`] owns stdout and stderr, [`fail`] the exit
+//! codes. A command computes first and prints last, so a refused one leaves stdout empty. Text and JSON of one command
+//! stand beside each other in its file and are made from the same values.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod args;
+mod cmd;
+mod fail;
+mod ui;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    let ui = ui::Ui::new(&args.global);
+    match cmd::run(&args, &ui) {
+        Ok(status) => status.into(),
+        Err(failure) => {
+            ui.failure(&failure);
+            failure.status.into()
+        }
+    }
+}

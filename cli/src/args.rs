@@ -1,0 +1,49 @@
+//! What may be typed. Each command's own arguments stand in its file under `cmd/`.
+
+use crate::cmd;
+use clap::{Parser, Subcommand};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  everything asked for was done
+  1  a check that the command made failed
+  2  an argument, option, word or file was refused
+  3  something needed is not on this machine
+  4  the device stopped answering, or answered what it must not
+  5  the result could not be written
+
+Results go to stdout, everything said about them to stderr. Devices: `sim` (the default) is a simulated QLE7342;
+`sim:qle7340` has one port.";
+
+/// The driver and chip model of the QLogic 7322 InfiniBand HCA, from the command line.
+#[derive(Debug, Parser)]
+#[command(name = "qhca", version, after_help = EXIT_CODES, max_term_width = 120)]
+pub(crate) struct Args {
+    /// Options of every command.
+    #[command(flatten)]
+    pub(crate) global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options that every command has.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Global {
+    /// Print the result as JSON, alone on stdout (docs/json.md)
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say nothing on stderr but warnings and errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Say more on stderr; twice for more still
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+/// One variant a command.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show registers with their fields decoded
+    Regs(cmd::regs::Args),
+}

@@ -1,0 +1,15 @@
+//! One file a command; each has `Args` (what may be typed) and `run`.
+
+use crate::args::{Args, Command};
+use crate::fail::{Failure, Status};
+use crate::ui::Ui;
+
+pub(crate) mod regs;
+mod regs_select;
+
+/// Runs the command that was typed.
+pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
+    match &args.command {
+        Command::Regs(args) => regs::run(args, ui),
+    }
+}
