@@ -48,15 +48,17 @@ impl Contents for u64 {
     const FIELDS: &'static [FieldInfo] = &[];
 }
 
-/// Declares the contents of a register: a 64-bit newtype with a getter and a setter for each field.
+/// Declares the contents of a register or of a 64-bit memory word: a newtype with a getter and a setter for each
+/// field. A doc line before a field goes to both.
 macro_rules! contents {
-    ($(#[$doc:meta])* pub struct $name:ident; $($get:ident / $with:ident: $ty:ty [$lsb:literal $(..= $msb:literal)?] $field:literal;)*) => {
+    ($(#[$doc:meta])* pub struct $name:ident; $($(#[$field_doc:meta])* $get:ident / $with:ident: $ty:ty [$lsb:literal $(..= $msb:literal)?] $field:literal;)*) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
         pub struct $name(pub u64);
 
         impl $name {
             $(
+                $(#[$field_doc])*
                 #[doc = concat!("Field `", $field, "`, bit ", stringify!($lsb) $(, " to ", stringify!($msb))?, ".")]
                 #[inline]
                 pub fn $get(self) -> $ty {
@@ -64,6 +66,7 @@ macro_rules! contents {
                     $crate::value::FieldValue::from_bits(F.extract(self.0))
                 }
 
+                $(#[$field_doc])*
                 #[doc = concat!("The same contents with `", $field, "` set to `value`; bits that do not fit the field are dropped.")]
                 #[inline]
                 #[must_use]
