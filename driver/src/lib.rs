@@ -3,3 +3,5 @@
 pub mod dma;
 pub mod env;
 pub mod sys;
+
+pub mod options;
