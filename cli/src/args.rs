@@ -44,6 +44,10 @@ pub(crate) struct Global {
 /// One variant a command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Explain error words, also out of pasted log lines
+    Decode(cmd::decode::Args),
     /// Show registers with their fields decoded
     Regs(cmd::regs::Args),
+    /// Print a completion script for a shell
+    Completions(cmd::completions::Args),
 }

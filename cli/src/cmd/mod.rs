@@ -4,12 +4,16 @@ use crate::args::{Args, Command};
 use crate::fail::{Failure, Status};
 use crate::ui::Ui;
 
+pub(crate) mod completions;
+pub(crate) mod decode;
 pub(crate) mod regs;
 mod regs_select;
 
 /// Runs the command that was typed.
 pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
     match &args.command {
+        Command::Decode(args) => decode::run(args, ui),
         Command::Regs(args) => regs::run(args, ui),
+        Command::Completions(args) => completions::run(args, ui),
     }
 }

@@ -1,0 +1,46 @@
+//! Whatever is typed wrong: exit code 2, the cause and what would be right on stderr, nothing on stdout.
+
+mod common;
+
+use common::qhca;
+
+/// Arguments, and words that the message must hold: what was wrong, what is right.
+const TABLE: &[(&[&str], &[&str])] = &[
+    (&[], &["Usage"]),
+    (&["frobnicate"], &["frobnicate", "Usage"]),
+    (&["decode"], &["WORD"]),
+    (&["decode", "nonsense"], &["nonsense", "0xffffffffffffffff"]),
+    (&["decode", "0x"], &["0x", "0xffffffffffffffff"]),
+    (&["decode", "0x1g"], &["0x1g", "0xffffffffffffffff"]),
+    (&["decode", "0x10000000000000000"], &["0x10000000000000000", "0xffffffffffffffff"]),
+    (&["decode", "18446744073709551616"], &["18446744073709551616", "64-bit"]),
+    (&["decode", "-1"], &["-1"]),
+    (&["decode", ""], &["0xffffffffffffffff"]),
+    (&["decode", "--scope", "moon", "1"], &["moon", "device", "hardware", "rhf"]),
+    (&["decode", "nothing to see 0x4 here"], &["--scope"]),
+    (&["regs", "--map", "Bogus"], &["Bogus", "regs --map"]),
+    (&["regs", "--map", "IntStatsu"], &["IntStatsu", "IntStatus"]),
+    // B159: only whole, aligned registers.
+    (&["regs", "--map", "0x71"], &["0x71", "aligned", "0x70"]),
+    (&["regs", "--map", "0x74"], &["0x74", "aligned", "0x70"]),
+    (&["regs", "--map", "0x400000"], &["0x400000", "0x3ffff8"]),
+    (&["regs", "--map", "0x99999999999999999999"], &["0x3ffff8"]),
+    (&["regs", "--map", "0xb8"], &["0xb8", "HwDiagCtrl", "EXTStatus"]),
+    (&["regs", "--map", "RcvEgrArray[18432]"], &["RcvEgrArray[18431]"]),
+    (&["regs", "--map", "RcvEgrArray[-1]"], &["index"]),
+    (&["regs", "--map", "--all", "IntStatus"], &["--all"]),
+    (&["-q", "-v", "regs", "--map"], &["--quiet", "--verbose"]),
+];
+
+#[test]
+fn bad_input_is_refused_with_cause_and_valid_range() {
+    for (args, words) in TABLE {
+        let run = qhca(args);
+        assert_eq!(run.code, 2, "qhca {args:?}: {}{}", run.stdout, run.stderr);
+        assert_eq!(run.stdout, "", "qhca {args:?}");
+        for word in *words {
+            assert!(run.stderr.contains(word), "qhca {args:?} does not say {word:?}:\n{}", run.stderr);
+        }
+        assert!(!run.stderr.contains("panicked"), "qhca {args:?}:\n{}", run.stderr);
+    }
+}

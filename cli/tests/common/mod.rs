@@ -1,0 +1,79 @@
+//! Runs the built `qhca` as a person would.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// How one run ended.
+pub struct Run {
+    /// The exit code.
+    pub code: i32,
+    /// What it printed.
+    pub stdout: String,
+    /// What it said about it.
+    pub stderr: String,
+}
+
+/// The built command.
+pub fn command() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_qhca"))
+}
+
+/// Runs `qhca` with `args`, nothing on stdin.
+pub fn qhca(args: &[&str]) -> Run {
+    qhca_with_input(args, b"")
+}
+
+/// Runs `qhca` with `args`, and `input` on stdin.
+pub fn qhca_with_input(args: &[&str], input: &[u8]) -> Run {
+    let mut child = command()
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("qhca starts");
+    // A command that does not read stdin may have closed it.
+    let _ = child.stdin.take().expect("stdin is piped").write_all(input);
+    let output = child.wait_with_output().expect("qhca ends");
+    Run {
+        code: output.status.code().expect("qhca ends by itself, not by a signal"),
+        stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
+        stderr: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
+    }
+}
+
+/// Runs `qhca`, which must succeed; gives stdout.
+pub fn stdout_of(args: &[&str]) -> String {
+    let run = qhca(args);
+    assert_eq!(run.code, 0, "qhca {args:?}: {}", run.stderr);
+    run.stdout
+}
+
+/// Runs `qhca` with `--json`, which must succeed and print one JSON value alone.
+pub fn json_of(args: &[&str]) -> serde_json::Value {
+    let stdout = stdout_of(&[args, &["--json"]].concat());
+    serde_json::from_str(&stdout).unwrap_or_else(|e| panic!("qhca {args:?} --json: {e} in {stdout}"))
+}
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("cli/ stands in the root").to_owned()
+}
+
+/// Compares a command's stdout with `cli/tests/golden/NAME`; `QHCA_BLESS=1` writes the file instead.
+pub fn golden(name: &str, args: &[&str]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    let now = stdout_of(args);
+    if std::env::var_os("QHCA_BLESS").is_some() {
+        std::fs::write(&path, &now).expect("the golden file can be written");
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == now,
+        "qhca {args:?} no longer prints what {} holds (QHCA_BLESS=1 accepts the new text)\n--- kept\n{kept}--- now\n{now}",
+        path.display()
+    );
+}

@@ -1,0 +1,17 @@
+//! What each command prints, word for word: scripts and eyes rely on it.
+
+mod common;
+
+use common::golden;
+
+#[test]
+fn decode_prints_what_it_printed() {
+    golden("decode.txt", &["decode", "0x40001000", "port 1: ErrStatus_1 = 0x4"]);
+    golden("decode.json", &["decode", "--json", "0x40001000", "port 1: ErrStatus_1 = 0x4"]);
+}
+
+#[test]
+fn regs_map_prints_what_it_printed() {
+    golden("regs-map.txt", &["regs", "--map", "ErrMask_0"]);
+    golden("regs-map.json", &["regs", "--map", "--json", "ErrMask_0"]);
+}

@@ -1,0 +1,60 @@
+//! `qhca regs` from the outside.
+
+mod common;
+
+use common::{command, json_of, stdout_of};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+#[test]
+fn map_lists_every_register_once_under_a_name_of_its_own() {
+    let json = json_of(&["regs", "--map"]);
+    let rows = json.as_array().expect("an array");
+    let names: BTreeSet<&str> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
+    let expected = qhca_regs::map::all().count();
+    assert_eq!((rows.len(), names.len()), (expected, expected));
+}
+
+#[test]
+fn name_offset_and_decimal_offset_show_the_same_register() {
+    let by_name = stdout_of(&["regs", "--map", "intstatus"]);
+    assert_eq!(stdout_of(&["regs", "--map", "0x70"]), by_name);
+    assert_eq!(stdout_of(&["regs", "--map", "112"]), by_name);
+    assert!(by_name.contains("RcvAvail0"), "{by_name}");
+}
+
+#[test]
+fn name_of_a_row_shows_every_copy() {
+    let json = json_of(&["regs", "--map", "RcvHdrAddr"]);
+    assert_eq!(json.as_array().map(Vec::len), Some(18));
+    let json = json_of(&["regs", "--map", "ErrMask_p"]);
+    let names: Vec<&Value> = json.as_array().into_iter().flatten().map(|row| &row["name"]).collect();
+    assert_eq!(names, ["ErrMask_0", "ErrMask_1"]);
+}
+
+#[test]
+fn word_of_a_table_is_found_by_index_and_by_offset() {
+    let by_index = json_of(&["regs", "--map", "RcvEgrArray[17]"]);
+    assert_eq!(by_index, json_of(&["regs", "--map", "0x14088"]));
+    assert_eq!(by_index[0]["name"], "RcvEgrArray[17]");
+}
+
+#[test]
+fn reader_that_leaves_early_is_no_error() {
+    let mut child = command()
+        .args(["regs", "--map", "-v"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("qhca starts");
+    let mut line = String::new();
+    let mut reader = BufReader::with_capacity(64, child.stdout.take().expect("stdout is piped"));
+    reader.read_line(&mut line).expect("a first line");
+    drop(reader);
+    let output = child.wait_with_output().expect("qhca ends");
+    assert!(line.contains("Revision"), "{line}");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
