@@ -1,3 +1,4 @@
 //! The world without a card: chip model, fabric, faults, virtual time.
 
+pub mod chip;
 pub mod vtime;
