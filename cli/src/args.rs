@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Decode(cmd::decode::Args),
     /// Show registers with their fields decoded
     Regs(cmd::regs::Args),
+    /// List the options of ib_qib with their effect here, or check a modprobe.d file
+    Options(cmd::options::Args),
     /// Print a completion script for a shell
     Completions(cmd::completions::Args),
 }

@@ -29,6 +29,12 @@ const TABLE: &[(&[&str], &[&str])] = &[
     (&["regs", "--map", "RcvEgrArray[18432]"], &["RcvEgrArray[18431]"]),
     (&["regs", "--map", "RcvEgrArray[-1]"], &["index"]),
     (&["regs", "--map", "--all", "IntStatus"], &["--all"]),
+    (&["options", "krcvq"], &["krcvq", "krcvqs", "singleport"]),
+    (&["options", "--check", "/nonexistent/ib_qib.conf"], &["/nonexistent/ib_qib.conf", "modprobe.d"]),
+    (&["options", "--check", "/"], &["modprobe.d"]),
+    (&["options", "--check"], &["FILE"]),
+    (&["completions", "tcsh"], &["tcsh", "bash"]),
+    (&["completions", "bash", "--json"], &["--json"]),
     (&["-q", "-v", "regs", "--map"], &["--quiet", "--verbose"]),
 ];
 

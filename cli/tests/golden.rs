@@ -15,3 +15,9 @@ fn regs_map_prints_what_it_printed() {
     golden("regs-map.txt", &["regs", "--map", "ErrMask_0"]);
     golden("regs-map.json", &["regs", "--map", "--json", "ErrMask_0"]);
 }
+
+#[test]
+fn options_print_what_they_printed() {
+    golden("options.txt", &["options", "krcvqs", "krcvq01_no_msi"]);
+    golden("options.json", &["options", "--json", "krcvqs", "krcvq01_no_msi"]);
+}
