@@ -10,10 +10,45 @@
 //! }
 //! ```
 //!
+//! ```compile_fail,E0599
+//! # use qhca_regs::{Bar, Reg, Wo};
+//! fn look(bar: &impl Bar, key: Reg<u64, Wo>) -> u64 {
+//!     key.read(bar) // Wo has no `read`
+//! }
+//! ```
+//!
+//! ```compile_fail,E0599
+//! # use qhca_regs::{Bar, map::device, status::ErrBits};
+//! fn clear_everything(bar: &impl Bar) {
+//!     device::ERR_CLEAR.write(bar, ErrBits::all()); // W1c has no `write`: `clear` takes what was read
+//! }
+//! ```
+//!
+//! ```compile_fail,E0308
+//! # use qhca_regs::{Bar, Shadow, map::device, status::ErrBits};
+//! fn modify(bar: &impl Bar, shadow: &mut Shadow<ErrBits>) {
+//!     shadow.update(bar, device::ERR_CLEAR, |bits| bits | ErrBits::HARDWARE_ERR); // nor a modify
+//! }
+//! ```
+//!
 //! ```compile_fail,E0308
 //! # use qhca_regs::{Bar, map::device};
 //! fn mix_up(bar: &impl Bar) {
 //!     device::RCV_CTRL.write(bar, device::SendCtrl::default()); // another register's contents
+//! }
+//! ```
+//!
+//! The right accesses do:
+//!
+//! ```
+//! # use qhca_regs::{Bar, Reg, Shadow, Wo, map::device, status::ErrBits};
+//! fn service(bar: &impl Bar, key: Reg<u64, Wo>, shadow: &mut Shadow<device::Control>) -> ErrBits {
+//!     let found = device::ERR_STATUS.read(bar);
+//!     device::ERR_CLEAR.clear(bar, found);
+//!     device::ERR_MASK.write(bar, ErrBits::HARDWARE_ERR);
+//!     shadow.update(bar, device::CONTROL, |control| control.with_freeze_mode(false));
+//!     key.write(bar, 0);
+//!     found
 //! }
 //! ```
 

@@ -157,3 +157,121 @@ impl Bar for MmioBar {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::vec::Vec;
+
+    /// Ordinary memory in the place of a card.
+    struct Window {
+        words: Vec<AtomicU64>,
+    }
+
+    impl Window {
+        fn of(words: usize) -> Self {
+            Self { words: (0..words).map(|_| AtomicU64::new(0)).collect() }
+        }
+
+        fn bar(&self) -> MmioBar {
+            let base = NonNull::from(self.words.as_slice()).cast();
+            // SAFETY: the words outlive the bar in every test below; they are cells, so the shared slice they are reached
+            // through lets them be written, and nothing else refers to their contents.
+            unsafe { MmioBar::new(base, self.words.len() as u32 * 8) }
+        }
+
+        fn bytes(&self, word: usize) -> [u8; 8] {
+            self.words[word].load(Relaxed).to_ne_bytes()
+        }
+    }
+
+    /// B158: each byte lands where the data sheet says, by every width that there is.
+    #[test]
+    fn every_byte_lands_in_its_place_by_every_width() {
+        const VALUE: u64 = 0x1122_3344_5566_7788;
+        const BYTES: [u8; 8] = [0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11];
+        let window = Window::of(8);
+        let bar = window.bar();
+        bar.write(0, VALUE);
+        bar.doorbell(8, VALUE);
+        bar.burst(16, &[VALUE as u32, (VALUE >> 32) as u32, VALUE as u32]);
+        assert_eq!([window.bytes(0), window.bytes(1), window.bytes(2)], [BYTES; 3]);
+        assert_eq!(
+            window.bytes(3),
+            [0x88, 0x77, 0x66, 0x55, 0, 0, 0, 0],
+            "an odd last word is one 32-bit store"
+        );
+        assert_eq!([bar.read(0), bar.read(8), bar.read(16)], [VALUE; 3]);
+    }
+
+    /// B159: an access at 4 mod 8, or one that reaches past the window, never gets to the bus.
+    #[test]
+    fn misaligned_and_outlying_accesses_are_refused() {
+        let window = Window::of(4);
+        let bar = window.bar();
+        for offset in [1, 4, 12, 28, 32, 40, u32::MAX, u32::MAX - 7] {
+            assert!(catch_unwind(AssertUnwindSafe(|| bar.read(offset))).is_err(), "read at {offset:#x}");
+            assert!(catch_unwind(AssertUnwindSafe(|| bar.write(offset, 1))).is_err(), "write at {offset:#x}");
+            assert!(
+                catch_unwind(AssertUnwindSafe(|| bar.doorbell(offset, 1))).is_err(),
+                "bell at {offset:#x}"
+            );
+            assert!(
+                catch_unwind(AssertUnwindSafe(|| bar.burst(offset, &[1]))).is_err(),
+                "burst at {offset:#x}"
+            );
+        }
+        assert!(catch_unwind(AssertUnwindSafe(|| bar.burst(16, &[1; 5]))).is_err(), "a burst over the end");
+        assert!(window.words.iter().all(|word| word.load(Relaxed) == 0), "a refused access stored something");
+    }
+
+    #[test]
+    fn a_burst_may_end_with_the_window_and_may_be_empty() {
+        let window = Window::of(2);
+        let bar = window.bar();
+        bar.burst(16, &[]);
+        bar.burst(0, &[1, 2, 3, 4]);
+        assert_eq!(window.words[1].load(Relaxed), 3 | 4 << 32);
+    }
+
+    /// B156: a counter whose low word rolls over between two reads is never seen torn, since there is one read.
+    #[test]
+    fn a_counter_that_rolls_over_is_never_torn() {
+        const BEFORE: u64 = 0xFFFF_FFFF;
+        const AFTER: u64 = 0x1_0000_0000;
+        let window = Window::of(1);
+        let bar = window.bar();
+        window.words[0].store(BEFORE, Relaxed);
+        std::thread::scope(|scope| {
+            let card = scope.spawn(|| {
+                for turn in 0..200_000 {
+                    window.words[0].store(if turn % 2 == 0 { AFTER } else { BEFORE }, Relaxed);
+                }
+            });
+            while !card.is_finished() {
+                let seen = bar.read(0);
+                assert!(seen == BEFORE || seen == AFTER, "torn: {seen:#x}");
+            }
+        });
+    }
+
+    /// B155: no reference into the BAR is stored or handed out, so the compiler has nothing to read on its own.
+    #[test]
+    fn no_reference_into_the_bar_outlives_its_access() {
+        let source = include_str!("mmio.rs");
+        let code = source.split("mod tests").next().unwrap_or_default();
+        let uses: Vec<&str> = code
+            .lines()
+            .filter(|line| line.contains("as_ref()") && !line.trim_start().starts_with("//"))
+            .collect();
+        assert_eq!(uses.len(), 3, "one for each of load, store and half store: {uses:?}");
+        for pattern in ["-> &", "&'", "&mut ", "RW<u64>>,", ": &RW"] {
+            let found =
+                code.lines().find(|line| line.contains(pattern) && !line.trim_start().starts_with("//"));
+            assert_eq!(found, None, "a reference leaves its access");
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! The Rust register map against the tables it was written from.
 
+use qhca_regs::Access;
 use qhca_regs::info::Placed;
 use qhca_regs::map;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const REGISTERS: &str = include_str!("../data/registers.csv");
 const EXPANDED: &str = include_str!("../data/registers_expanded.csv");
 const EXTRA: &str = include_str!("../data/registers_extra.csv");
+const ACCESS: &str = include_str!("../data/access.csv");
 const FIELDS: &str = include_str!("../data/fields.csv");
 
 fn lines(csv: &str) -> impl Iterator<Item = Vec<&str>> {
@@ -83,6 +85,32 @@ fn every_field_of_the_header_has_its_bits() {
         checked += 1;
     }
     assert_eq!(checked, 808);
+}
+
+#[test]
+fn every_register_has_the_access_kind_of_the_table() {
+    let table: BTreeMap<&str, &str> = lines(ACCESS).map(|row| (row[0], row[1])).collect();
+    let ours: BTreeMap<&str, &str> = map::rows().map(|info| (info.template, info.access.name())).collect();
+    assert_eq!(ours, table);
+}
+
+/// A register's kind follows from its name, whichever table it stands in: status is for reading, clear for clearing.
+#[test]
+fn names_and_access_kinds_agree() {
+    let mut checked = 0;
+    for info in map::rows() {
+        let name = info.template.trim_end_matches("_{p}");
+        // Two timeout bits of the link status are cleared by writing ones (data sheet, link control registers).
+        let expected = match name {
+            "IBCStatusB" => Access::W1c,
+            _ if name.ends_with("Clear") => Access::W1c,
+            _ if name.ends_with("Status") || name == "IBCStatusA" => Access::Ro,
+            _ => continue,
+        };
+        assert_eq!(info.access, expected, "{}", info.template);
+        checked += 1;
+    }
+    assert_eq!(checked, 25);
 }
 
 #[test]
