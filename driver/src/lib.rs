@@ -2,6 +2,10 @@
 
 pub mod dma;
 pub mod env;
+pub mod options;
+pub mod rx;
+pub mod shared;
 pub mod sys;
 
-pub mod options;
+#[cfg(test)]
+mod testing;

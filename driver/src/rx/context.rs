@@ -1,0 +1,461 @@
+//! A receive context: follows its header queue, hands packets out in place, returns the space.
+//!
+//! A context belongs to one thread at a time and needs nobody else: its queue, its buffers and its user registers
+//! are its own. Whether an entry is new shows in its sequence number, 1 to 13 and round again, so no register is
+//! read and no tail is written to memory (F-202). Space goes back to the chip by two registers: the index of the last
+//! eager buffer used, and the head of the queue with the number of packets after which to interrupt (F-208).
+//!
+//! ```text
+//!   RcvAvailTimeOut   only if it changes
+//!   RcvEgrIndexHead   only if buffers were used           at most once in 16 packets,
+//!   RcvHdrHead        head, counter                       and once more to arm
+//!   RcvHdrHead        the same again
+//! ```
+//!
+//! It does not wait, knows no clock of its own, and never allocates after it was made.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use qhca_regs::layout::{Rhf, RhfSeq};
+use qhca_regs::map::device::{self, RcvAvailTimeout};
+use qhca_regs::map::user::{self, RcvHdrHead};
+use qhca_regs::{Bar, Ctxt, GONE, Instant, Port};
+
+use super::counts::RxCounts;
+use super::entry::{Bounded, Malformed, Verdict, judge};
+use super::flow::{self, Drained, Flow, Next};
+use super::memory::{ContextMemory, EagerShape, QueueShape};
+use super::packet::{Arrival, Packet};
+use crate::dma::{DmaMemory, DmaSlice};
+use crate::shared::DeviceShared;
+
+/// Space is returned to the chip once in so many packets (F-208).
+pub const RELEASE_EVERY: usize = 16;
+/// A batch is no longer than this while the error worker is wanted, so that it gets its turn.
+pub const BATCH_WHILE_ERRORS_PENDING: usize = 32;
+/// How much larger a batch may be after the context has overflowed.
+const BOOST: usize = 4;
+/// Packets after which the chip interrupts, at most (F-208).
+const ARM_AFTER_PACKETS: u16 = 16;
+
+/// What a context is made from.
+pub struct ContextSetup {
+    /// Its number.
+    pub ctxt: Ctxt,
+    /// The port whose packets it gets.
+    pub port: Port,
+    /// Its memory, already programmed into the chip.
+    pub memory: ContextMemory,
+    /// What it has in common with the device's other threads.
+    pub shared: Arc<DeviceShared>,
+    /// Contents of `RcvAvailTimeOut` that the bring-up has written.
+    pub timeout: u16,
+}
+
+/// One receive context. It may move to another thread, but only one thread can use it.
+pub struct Context {
+    ctxt: Ctxt,
+    port: Port,
+    memory: ContextMemory,
+    shared: Arc<DeviceShared>,
+    cursor: Cursor,
+    eager: EagerCursor,
+    timeout: u16,
+    timeout_written: u16,
+    backlog: u64,
+    counts: RxCounts,
+    not_sync: PhantomData<Cell<()>>,
+}
+
+/// Where the next entry is expected, and by which sequence number it will be known.
+#[derive(Clone, Copy, Debug)]
+struct Cursor {
+    at_bytes: usize,
+    seq: RhfSeq,
+}
+
+/// Which eager buffers were used since space was last returned.
+#[derive(Clone, Copy, Debug)]
+struct EagerCursor {
+    last: u32,
+    unreturned: bool,
+}
+
+impl Context {
+    /// The context over memory that the chip has been told of and has not written yet.
+    pub fn new(setup: ContextSetup) -> Self {
+        let last = setup.memory.eager_shape().count() - 1;
+        Self {
+            ctxt: setup.ctxt,
+            port: setup.port,
+            memory: setup.memory,
+            shared: setup.shared,
+            cursor: Cursor { at_bytes: 0, seq: RhfSeq::FIRST },
+            eager: EagerCursor { last, unreturned: false },
+            timeout: setup.timeout,
+            timeout_written: setup.timeout,
+            backlog: 0,
+            counts: RxCounts::default(),
+            not_sync: PhantomData,
+        }
+    }
+
+    /// The context's number.
+    pub fn ctxt(&self) -> Ctxt {
+        self.ctxt
+    }
+
+    /// The port whose packets it gets.
+    pub fn port(&self) -> Port {
+        self.port
+    }
+
+    /// What became of every entry so far.
+    pub fn counts(&self) -> &RxCounts {
+        &self.counts
+    }
+
+    /// Its memory.
+    pub fn memory(&self) -> &ContextMemory {
+        &self.memory
+    }
+
+    /// Whether a packet is waiting. Reads memory only.
+    #[inline]
+    pub fn has_packet(&self) -> bool {
+        self.cursor.seq.matches(self.rhf_at(self.cursor.at_bytes))
+    }
+
+    /// Takes up to `budget` packets and hands each to `sink`, in the order they came.
+    ///
+    /// Returns the space, and arms the interrupt if the queue was emptied. While the error worker is wanted a call
+    /// takes at most [`BATCH_WHILE_ERRORS_PENDING`]; after an overflow it takes more than asked for, until the queue
+    /// is less than a quarter full. Call it again when it says [`Next::More`].
+    ///
+    /// Source: F-202 to F-208.
+    #[inline]
+    pub fn drain(
+        &mut self,
+        budget: usize,
+        bar: &impl Bar,
+        now: Instant,
+        sink: impl FnMut(Arrival<'_>),
+    ) -> Drained {
+        // Policies of moderation take the time; the fixed one does not.
+        let _ = now;
+        if !self.shared.is_open() {
+            return Drained { entries: 0, next: Next::Gone };
+        }
+        self.counts.drains += 1;
+        let budget = self.allowance(budget);
+        let drained = flow::drain(&mut Taking { context: self, bar, sink }, budget, RELEASE_EVERY);
+        self.account(drained);
+        drained
+    }
+
+    /// How many entries this drain may take.
+    #[inline]
+    fn allowance(&self, budget: usize) -> usize {
+        let budget = budget.max(1);
+        if self.shared.errors_pending() {
+            budget.min(BATCH_WHILE_ERRORS_PENDING)
+        } else if self.shared.has_overflowed(self.ctxt) {
+            budget.saturating_mul(BOOST)
+        } else {
+            budget
+        }
+    }
+
+    /// Keeps the books of one drain.
+    #[inline]
+    fn account(&mut self, drained: Drained) {
+        self.backlog += drained.entries as u64;
+        if drained.entries == 0 {
+            self.counts.drains_empty += 1;
+        }
+        if self.shared.has_overflowed(self.ctxt) && !self.is_quarter_full() {
+            self.shared.clear_overflow(self.ctxt);
+            self.counts.boosts += 1;
+        }
+        if drained.next == Next::Wait {
+            self.account_backlog();
+        }
+    }
+
+    /// Closes the account of a row of entries that was taken before the queue was found empty.
+    #[inline]
+    fn account_backlog(&mut self) {
+        let scarce = u64::from(self.memory.eager_shape().count()) * 3 / 4;
+        self.counts.low_water += u64::from(self.backlog > scarce);
+        self.counts.deepest_backlog = self.counts.deepest_backlog.max(self.backlog);
+        self.backlog = 0;
+    }
+
+    /// Whether a quarter of the queue or more is waiting: whether the entry so far ahead is new.
+    pub fn is_quarter_full(&self) -> bool {
+        let shape = self.memory.queue_shape();
+        let ahead = shape.entries() / 4;
+        let at = (self.cursor.at_bytes + ahead as usize * shape.entry_bytes()) % shape.len_bytes();
+        let steps = ahead % u32::from(RhfSeq::LAST.value());
+        let seq = (0..steps).fold(self.cursor.seq, |seq, _| seq.next());
+        self.has_packet() && seq.matches(self.rhf_at(at))
+    }
+
+    /// Sets what `RcvAvailTimeOut` is to hold from the next arming on.
+    pub fn set_timeout(&mut self, timeout: u16) {
+        self.timeout = timeout;
+    }
+
+    /// What `RcvAvailTimeOut` holds, or will hold from the next arming on.
+    pub fn timeout(&self) -> u16 {
+        self.timeout
+    }
+
+    /// Finds the queue again if the chip has gone on without us. Reads one register; for a watchdog, not for a drain.
+    ///
+    /// If the chip's tail is ahead of us but the next entry never becomes new, a sequence number was lost or the
+    /// entry was overwritten. The entries up to the tail are given up and counted, and reading goes on at the tail.
+    /// Returns how many entries were given up.
+    pub fn resync(&mut self, bar: &impl Bar) -> usize {
+        if !self.shared.is_open() || self.has_packet() {
+            return 0;
+        }
+        let tail = user::RCV_HDR_TAIL.ctxt(self.ctxt).read(bar);
+        let shape = self.memory.queue_shape();
+        let tail_bytes = usize::try_from(tail).unwrap_or(usize::MAX).saturating_mul(4);
+        let plausible = tail_bytes < shape.len_bytes() && tail_bytes.is_multiple_of(shape.entry_bytes());
+        // A packet may have come between the look and the read: then there is nothing to find.
+        if tail == GONE || !plausible || tail_bytes == self.cursor.at_bytes || self.has_packet() {
+            return 0;
+        }
+        let lost =
+            (tail_bytes + shape.len_bytes() - self.cursor.at_bytes) % shape.len_bytes() / shape.entry_bytes();
+        let last = (tail_bytes + shape.len_bytes() - shape.entry_bytes()) % shape.len_bytes();
+        self.cursor =
+            Cursor { at_bytes: tail_bytes, seq: seq_after(self.rhf_at(last), self.cursor.seq, lost) };
+        self.counts.resyncs += 1;
+        self.counts.lost_in_resync += lost as u64;
+        self.write_heads(bar, 0);
+        lost
+    }
+
+    /// Arms the interrupt without a drain: after the chip was set up, or when a poller goes to sleep. Look at the
+    /// queue afterwards.
+    pub fn arm(&mut self, bar: &impl Bar) {
+        if self.shared.is_open() {
+            self.write_heads(bar, ARM_AFTER_PACKETS);
+            self.counts.rearms += 1;
+        }
+    }
+
+    /// The RHF of the entry that starts at `at_bytes`.
+    #[inline]
+    fn rhf_at(&self, at_bytes: usize) -> Rhf {
+        let shape = self.memory.queue_shape();
+        let rhf_at = at_bytes + shape.rhf_dword() as usize * 4;
+        Rhf(self.memory.queue().memory().load_u64(rhf_at))
+    }
+
+    /// Returns space, and arms for `counter` packets if it is not 0.
+    fn write_heads(&mut self, bar: &impl Bar, counter: u16) {
+        self.counts.releases += 1;
+        if counter > 0 && self.timeout != self.timeout_written {
+            self.timeout_written = self.timeout;
+            let contents = RcvAvailTimeout::default().with_rcv_avail_to_reload(self.timeout);
+            device::RCV_AVAIL_TIMEOUT.ctxt(self.ctxt).write(bar, contents);
+        }
+        if self.eager.unreturned {
+            self.eager.unreturned = false;
+            user::RCV_EGR_INDEX_HEAD.ctxt(self.ctxt).write(bar, u64::from(self.eager.last));
+        }
+        let head_dwords = (self.cursor.at_bytes / 4) as u32;
+        let head = RcvHdrHead::default().with_rcv_head_pointer(head_dwords).with_counter(counter);
+        // ORDER: reads of the packets before the store that lets the chip overwrite them.
+        user::RCV_HDR_HEAD.ctxt(self.ctxt).doorbell(bar, head);
+        user::RCV_HDR_HEAD.ctxt(self.ctxt).write(bar, head);
+    }
+}
+
+/// The sequence number after a gap of `lost` entries: by what the last of them bears, or by counting if that is
+/// no sequence number.
+fn seq_after(last: Rhf, expected: RhfSeq, lost: usize) -> RhfSeq {
+    let cycle = usize::from(RhfSeq::LAST.value());
+    let known = (0..cycle).scan(RhfSeq::FIRST, |seq, _| Some(std::mem::replace(seq, seq.next())));
+    match known.into_iter().find(|seq| seq.matches(last)) {
+        Some(seq) => seq.next(),
+        None => (0..lost % cycle).fold(expected, |seq, _| seq.next()),
+    }
+}
+
+/// A context in the middle of a drain.
+struct Taking<'a, B, S> {
+    context: &'a mut Context,
+    bar: &'a B,
+    sink: S,
+}
+
+impl<B: Bar, S: FnMut(Arrival<'_>)> Flow for Taking<'_, B, S> {
+    #[inline]
+    fn take(&mut self, limit: usize) -> usize {
+        let Context { memory, cursor, eager, counts, .. } = &mut *self.context;
+        let reader = Reader {
+            queue: memory.queue().memory(),
+            queue_shape: memory.queue_shape(),
+            buffers: memory.eager().memory(),
+            eager_shape: memory.eager_shape(),
+        };
+        for taken in 0..limit {
+            let at_bytes = cursor.at_bytes;
+            let rhf = reader.rhf(at_bytes);
+            if !cursor.seq.matches(rhf) {
+                return taken;
+            }
+            // Before the hand-out, so that a sink that panics does not see the same packet again.
+            let next = at_bytes + reader.queue_shape.entry_bytes();
+            cursor.at_bytes = if next == reader.queue_shape.len_bytes() { 0 } else { next };
+            cursor.seq = cursor.seq.next();
+            let arrival = reader.arrival(at_bytes, rhf, eager, counts);
+            (self.sink)(arrival);
+        }
+        limit
+    }
+
+    #[inline]
+    fn has_new(&self) -> bool {
+        self.context.has_packet()
+    }
+
+    fn release(&mut self) {
+        self.context.write_heads(self.bar, 0);
+    }
+
+    fn release_and_arm(&mut self) {
+        self.context.counts.rearms += 1;
+        self.context.write_heads(self.bar, ARM_AFTER_PACKETS);
+    }
+}
+
+/// The parts of a context that stay the same while packets are taken.
+struct Reader<'a> {
+    queue: &'a DmaMemory,
+    queue_shape: QueueShape,
+    buffers: &'a DmaMemory,
+    eager_shape: EagerShape,
+}
+
+impl<'a> Reader<'a> {
+    #[inline]
+    fn rhf(&self, at_bytes: usize) -> Rhf {
+        Rhf(self.queue.load_u64(at_bytes + self.queue_shape.rhf_dword() as usize * 4))
+    }
+
+    /// What the entry at `at_bytes` is, counted.
+    #[inline]
+    fn arrival(
+        &self,
+        at_bytes: usize,
+        rhf: Rhf,
+        eager: &mut EagerCursor,
+        counts: &mut RxCounts,
+    ) -> Arrival<'a> {
+        match judge(rhf, self.queue_shape, self.eager_shape) {
+            Verdict::Whole(bounded) => self.whole(at_bytes, rhf, bounded, eager, counts),
+            verdict => self.unusable(at_bytes, rhf, verdict, eager, counts),
+        }
+    }
+
+    #[inline]
+    fn whole(
+        &self,
+        at_bytes: usize,
+        rhf: Rhf,
+        bounded: Bounded,
+        eager: &mut EagerCursor,
+        counts: &mut RxCounts,
+    ) -> Arrival<'a> {
+        if let Some(index) = bounded.eager {
+            eager.used(index, self.eager_shape.count(), counts);
+        }
+        let header_at = at_bytes + bounded.header_at;
+        // The LRH's second dword is length and source LID, big-endian; the length has eleven bits.
+        let lrh_len = self.queue.load_u32(header_at + 4).swap_bytes() >> 16 & 0x7FF;
+        if lrh_len != u32::from(rhf.len_dwords()) {
+            counts.count_malformed(Malformed::LengthMismatch);
+            return Arrival::Malformed { why: Malformed::LengthMismatch, rhf };
+        }
+        counts.packets += 1;
+        counts.dwords += u64::from(lrh_len);
+        let header = self.view(self.queue, header_at, bounded.header_bytes);
+        let buffer_at = bounded.eager.unwrap_or(0) as usize * self.eager_shape.buffer_bytes();
+        let payload = self.view(self.buffers, buffer_at, bounded.payload_bytes);
+        Arrival::Packet(Packet { header, payload, rhf })
+    }
+
+    #[cold]
+    fn unusable(
+        &self,
+        at_bytes: usize,
+        rhf: Rhf,
+        verdict: Verdict,
+        eager: &mut EagerCursor,
+        counts: &mut RxCounts,
+    ) -> Arrival<'a> {
+        match verdict {
+            Verdict::NoBuffer { header_at, header_bytes } => {
+                counts.no_buffer += 1;
+                Arrival::NoBuffer { header: self.view(self.queue, at_bytes + header_at, header_bytes) }
+            }
+            Verdict::Damaged { header_at, header_bytes, eager: used } => {
+                if let Some(index) = used {
+                    eager.used(index, self.eager_shape.count(), counts);
+                }
+                counts.count_damaged(rhf.errors());
+                let header = self.view(self.queue, at_bytes + header_at, header_bytes);
+                Arrival::Damaged { errors: rhf.errors(), header }
+            }
+            Verdict::Malformed(why) => {
+                counts.count_malformed(why);
+                Arrival::Malformed { why, rhf }
+            }
+            // The caller keeps this one for itself.
+            Verdict::Whole(bounded) => self.whole(at_bytes, rhf, bounded, eager, counts),
+        }
+    }
+
+    /// A view that `judge` has bounded.
+    ///
+    /// PANIC: the bounds that were checked are those of the regions, which `ContextMemory` made large enough.
+    #[inline]
+    fn view(&self, memory: &'a DmaMemory, at_bytes: usize, len_bytes: usize) -> DmaSlice<'a> {
+        memory.slice(at_bytes, len_bytes).expect("a view that was bounded before")
+    }
+}
+
+impl EagerCursor {
+    /// Notes that buffer `index`, below `count`, was used. Whatever lies between it and the last one was passed
+    /// over, and goes back to the chip with it (F-207).
+    #[inline]
+    fn used(&mut self, index: u32, count: u32, counts: &mut RxCounts) {
+        let next = if self.last + 1 == count { 0 } else { self.last + 1 };
+        if index != next {
+            self.out_of_order(index, next, count, counts);
+        }
+        self.last = index;
+        self.unreturned = true;
+    }
+
+    #[cold]
+    fn out_of_order(&self, index: u32, next: u32, count: u32, counts: &mut RxCounts) {
+        if index == self.last {
+            counts.eager_repeated += 1;
+        } else {
+            counts.eager_skipped += u64::from((index + count - next) % count);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "context_tests.rs"]
+mod tests;
