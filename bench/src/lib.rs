@@ -1,1 +1,10 @@
 //! Instruction gates and interleaved comparisons.
+//!
+//! Times on a shared machine drift by more than most changes are worth, so two rules hold here.
+//! *Instruction counts* gate: `benches/` runs under valgrind, where a count is the same in every run,
+//! and fails over its limit. *Times* are compared as ratios only, by an interleaved runner, which takes the
+//! candidates in turn within one run.
+
+#![forbid(unsafe_code)]
+
+pub mod decode;

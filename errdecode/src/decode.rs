@@ -15,8 +15,8 @@
 //!   device not responding                  a register read as all ones
 //! ```
 
-use crate::table::{CELL_LEN, Cell};
-use crate::{Origin, Table, is_gone};
+use crate::Table;
+use crate::table::{CAREFUL_RANK, CELL_LEN};
 
 /// Ends a text that did not fit; clipped itself when the buffer is shorter than the mark.
 pub const TRUNCATION_MARK: &str = "...";
@@ -28,11 +28,24 @@ pub const GONE_TEXT: &str = "device not responding";
 const MORE: &[u8; 5] = b"MORE:";
 
 /// What [`Table::decode`] wrote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Decoded<'b> {
-    text: &'b [u8],
+    buf: &'b [u8],
+    written: Written,
+}
+
+/// The decoder's answer without the buffer: two machine words, which come back in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Written {
+    /// Bits that no name stands for.
     unknown: u64,
-    truncated: bool,
+    /// Bytes of text, and [`Self::TRUNCATED`].
+    len_and_mark: u64,
+}
+
+impl Written {
+    /// Set when the buffer was too short. No length reaches this bit.
+    const TRUNCATED: u64 = 1 << 63;
 }
 
 impl<'b> Decoded<'b> {
@@ -40,37 +53,37 @@ impl<'b> Decoded<'b> {
     #[must_use]
     pub fn as_str(&self) -> &'b str {
         // ASCII by construction (tables assert it), so the fallback is never taken.
-        core::str::from_utf8(self.text).unwrap_or_default()
+        core::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
     /// The text's bytes: the start of the buffer given to the decoder.
     #[must_use]
-    pub const fn as_bytes(&self) -> &'b [u8] {
-        self.text
+    pub fn as_bytes(&self) -> &'b [u8] {
+        &self.buf[..self.len()]
     }
 
     /// Length of the text in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.text.len()
+        (self.written.len_and_mark & !Written::TRUNCATED) as usize
     }
 
     /// Whether nothing was written: no bit was set, or there was no room at all.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.text.is_empty()
+        self.len() == 0
     }
 
     /// The bits that have no name, whether or not their hex fitted the buffer.
     #[must_use]
     pub const fn unknown(&self) -> u64 {
-        self.unknown
+        self.written.unknown
     }
 
     /// Whether the buffer was too short for the whole text.
     #[must_use]
     pub const fn is_truncated(&self) -> bool {
-        self.truncated
+        self.written.len_and_mark & Written::TRUNCATED != 0
     }
 }
 
@@ -86,62 +99,69 @@ impl Table {
     /// `buf` may have any length; when the text does not fit, it holds as many whole names as leave
     /// room for [`TRUNCATION_MARK`], then the mark. Bytes of `buf` behind the text are not meaningful
     /// afterwards.
+    #[inline]
     pub fn decode<'b>(&self, word: u64, buf: &'b mut [u8]) -> Decoded<'b> {
-        if is_gone(word) {
-            return self.decode_all_ones(buf);
+        let written = self.write_names(word, buf);
+        Decoded { buf, written }
+    }
+
+    /// The hot walk: whole cells, lowest rank first, until no rank is left.
+    #[inline(never)]
+    fn write_names(&self, word: u64, buf: &mut [u8]) -> Written {
+        let mut ranks = self.ranks(word);
+        // No name at all, or the rank of what needs care, which is the sign bit.
+        if ranks.cast_signed() <= 0 {
+            return self.write_carefully(word, buf, 0);
         }
         let capacity = buf.len();
-        let unknown = self.unknown(word);
-        let mut ranks = self.ranks(word);
         let mut room = &mut *buf;
-        while ranks != 0 {
-            let Some(window) = room.first_chunk_mut::<CELL_LEN>() else { break };
-            let cell = next_cell(&self.cells, ranks);
-            *window = cell.0;
-            room = &mut room[cell.used()..];
+        loop {
+            let Some(window) = room.first_chunk_mut::<CELL_LEN>() else {
+                let done = capacity - room.len();
+                return self.write_carefully(word, buf, done);
+            };
+            let rank = first(ranks);
+            *window = self.cells[rank].0;
+            room = &mut room[usize::from(self.lens[rank]) % CELL_LEN..];
             ranks &= ranks - 1;
-        }
-        let written = capacity - room.len();
-        if ranks | unknown != 0 {
-            return self.decode_rest(ranks, unknown, written, buf);
+            if ranks == 0 {
+                break;
+            }
         }
         // Each name brought a comma; the last one's is cut off again.
-        Decoded { text: &buf[..written.saturating_sub(1)], unknown, truncated: false }
+        let len = capacity - room.len() - 1;
+        Written { unknown: 0, len_and_mark: len as u64 }
     }
 
-    /// All ones: a device that is gone, unless the word never came from one.
+    /// Everything rare: no name to write, bits without one, a device that is gone, less than a cell of
+    /// room. The first `done` bytes hold names and commas already.
+    ///
+    /// Takes what the hot walk has in registers anyway and finds the rest again, so that the walk needs
+    /// to save nothing for this call.
     #[cold]
     #[inline(never)]
-    fn decode_all_ones<'b>(&self, buf: &'b mut [u8]) -> Decoded<'b> {
-        match self.origin {
-            Origin::Register => {
-                let mut tail = Tail::new(buf, 0, GONE_TEXT.len() + 1);
-                tail.push(GONE_TEXT.as_bytes());
-                tail.finish(0)
-            }
-            Origin::Memory => self.decode_rest(self.ranks(u64::MAX), self.undefined, 0, buf),
+    fn write_carefully(&self, word: u64, buf: &mut [u8], done: usize) -> Written {
+        if self.is_gone(word) {
+            let mut tail = Tail::new(buf, 0, GONE_TEXT.len() + 1);
+            tail.push(GONE_TEXT.as_bytes());
+            return tail.finish(0);
         }
-    }
-
-    /// Names from where less than a cell of room is left, and the bits without a name.
-    #[cold]
-    #[inline(never)]
-    fn decode_rest<'b>(
-        &self,
-        mut ranks: u64,
-        unknown: u64,
-        written: usize,
-        buf: &'b mut [u8],
-    ) -> Decoded<'b> {
+        let unknown = self.unknown(word);
         let more = More::new(unknown);
-        let mut needed = written + more.len();
+        let mut ranks = self.ranks(word) & !CAREFUL_RANK;
+        let mut skipped = 0;
+        while skipped < done {
+            skipped += usize::from(self.lens[first(ranks)]);
+            ranks &= ranks - 1;
+        }
+        let mut needed = done + more.len();
         let mut left = ranks;
         while left != 0 && needed <= buf.len() + 1 {
-            needed += next_cell(&self.cells, left).used();
+            needed += usize::from(self.lens[first(left)]);
             left &= left - 1;
         }
-        let mut tail = Tail::new(buf, written, needed);
-        while ranks != 0 && tail.push(next_cell(&self.cells, ranks).name().as_bytes()) {
+        let mut tail = Tail::new(buf, done, needed);
+        while ranks != 0 && tail.push(self.name(first(ranks)).as_bytes()) {
             ranks &= ranks - 1;
         }
         if ranks == 0 && unknown != 0 {
@@ -151,10 +171,10 @@ impl Table {
     }
 }
 
-/// The cell of the lowest set rank. `ranks` is not 0; the remainder only drops a bounds check.
+/// The lowest set rank. `ranks` is not 0; the remainder only drops bounds checks.
 #[inline(always)]
-fn next_cell(cells: &[Cell; 64], ranks: u64) -> &Cell {
-    &cells[ranks.trailing_zeros() as usize % 64]
+fn first(ranks: u64) -> usize {
+    ranks.trailing_zeros() as usize % 64
 }
 
 /// Appends whole items near the end of a buffer.
@@ -193,14 +213,14 @@ impl<'b> Tail<'b> {
     }
 
     /// Cuts the last comma off, or appends the mark.
-    fn finish(self, unknown: u64) -> Decoded<'b> {
+    fn finish(self, unknown: u64) -> Written {
         let Self { buf, at, truncated, .. } = self;
         if !truncated {
-            return Decoded { text: &buf[..at.saturating_sub(1)], unknown, truncated };
+            return Written { unknown, len_and_mark: at.saturating_sub(1) as u64 };
         }
         let end = buf.len().min(at + TRUNCATION_MARK.len());
         buf[at..end].copy_from_slice(&TRUNCATION_MARK.as_bytes()[..end - at]);
-        Decoded { text: &buf[..end], unknown, truncated }
+        Written { unknown, len_and_mark: end as u64 | Written::TRUNCATED }
     }
 }
 

@@ -11,23 +11,29 @@
 //!          rank[7][.] rank[6][.] .. rank[0][.]     8 x 256 words, 16 KiB of constants
 //!              '--------+---- or ------'
 //!                       v
-//!   ranks  bit 0 = first row, bit 1 = second row, ...
+//!   ranks  bit 0 = first row, bit 1 = second row, ..., bit 63 = look closer
 //!
-//!   cell   [ name, comma, zeros ............ | len ]   32 bytes, one per rank
-//!           0                                 31
+//!   cell   [ name, comma, zeros .............. ]       32 bytes, one per rank
+//!   len    [ bytes of name and comma ]                 one byte, one per rank
 //! ```
 //!
 //! A cell is copied whole, two vector registers' worth, whatever the name's length; the write position
 //! then moves by `len` only. A row of several bits owns several ranks and cells, `name_0`, `name_1`, …,
 //! so that it costs nothing extra.
+//!
+//! Bits without a name all have the last rank, 63, which no name can have. So one look at the sign of
+//! the permuted word tells the decoder that there is anything unusual, and all ones is always unusual.
 
 use crate::{Row, entries::Entries};
 
 /// Longest name that fits a cell and still leaves room for the truncation mark behind it.
 pub const MAX_NAME_LEN: usize = CELL_LEN - 1 - 1 - crate::TRUNCATION_MARK.len();
 
-/// Bytes in a cell: name, comma, zeros, and the length in the last byte.
+/// Bytes in a cell: name, comma, zeros.
 pub(crate) const CELL_LEN: usize = 32;
+
+/// The rank of bits that have no name, and so of words that the hot walk leaves alone.
+pub(crate) const CAREFUL_RANK: u64 = 1 << 63;
 
 /// Where words of a table come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,20 +77,8 @@ pub(crate) struct Cell(pub(crate) [u8; CELL_LEN]);
 impl Cell {
     const EMPTY: Self = Self([0; CELL_LEN]);
 
-    /// Bytes used by name and comma; the mask shows the compiler that a cell always holds them.
-    #[inline(always)]
-    pub(crate) const fn used(&self) -> usize {
-        self.0[CELL_LEN - 1] as usize % CELL_LEN
-    }
-
-    /// The name without its comma. Empty for a cell that no rank owns.
-    pub(crate) fn name(&self) -> &str {
-        let bytes = &self.0[..self.used().saturating_sub(1)];
-        // Names are ASCII (asserted when the table is built), so the fallback is never taken.
-        core::str::from_utf8(bytes).unwrap_or_default()
-    }
-
-    const fn new(row: &Row, index: u32) -> Self {
+    /// The cell, and how many of its bytes name and comma use.
+    const fn new(row: &Row, index: u32) -> (Self, u8) {
         let mut text = [0; CELL_LEN];
         let name = row.name.as_bytes();
         let mut len = 0;
@@ -104,8 +98,7 @@ impl Cell {
         }
         assert!(len <= MAX_NAME_LEN, "a name with its suffix fits its cell");
         text[len] = b',';
-        text[CELL_LEN - 1] = len as u8 + 1;
-        Self(text)
+        (Self(text), len as u8 + 1)
     }
 }
 
@@ -113,11 +106,12 @@ impl Cell {
 pub struct Table {
     pub(crate) rank: [[u64; 256]; 8],
     pub(crate) cells: [Cell; 64],
+    pub(crate) lens: [u8; 64],
     bit_of: [u8; 64],
     row_of: [u8; 64],
     flags: u64,
-    pub(crate) undefined: u64,
-    pub(crate) origin: Origin,
+    undefined: u64,
+    origin: Origin,
     word_name: &'static str,
     rows: &'static [Row],
     values: &'static [ValueField],
@@ -137,6 +131,7 @@ impl Table {
         let mut table = Self {
             rank: [[0; 256]; 8],
             cells: [Cell::EMPTY; 64],
+            lens: [0; 64],
             bit_of: [0; 64],
             row_of: [0; 64],
             flags: 0,
@@ -147,8 +142,8 @@ impl Table {
             values,
         };
         let rank_of_bit = table.place_rows();
-        table.place_values();
-        table.fill_ranks(&rank_of_bit);
+        let careful = table.place_values();
+        table.fill_ranks(&rank_of_bit, careful);
         table
     }
 
@@ -168,7 +163,7 @@ impl Table {
                 rank_of_bit[bit as usize] = rank as u8;
                 self.bit_of[rank] = bit as u8;
                 self.row_of[rank] = n as u8;
-                self.cells[rank] = Cell::new(row, index);
+                (self.cells[rank], self.lens[rank]) = Cell::new(row, index);
                 rank += 1;
                 index += 1;
             }
@@ -177,8 +172,9 @@ impl Table {
         rank_of_bit
     }
 
-    /// Checks the value fields and leaves in `undefined` the bits that nothing names.
-    const fn place_values(&mut self) {
+    /// Checks the value fields, leaves in `undefined` the bits that nothing names, and returns the bits
+    /// that need care: those, or where there are none, the values, so that all ones always needs care.
+    const fn place_values(&mut self) -> u64 {
         let mut defined = self.flags;
         let mut n = 0;
         while n < self.values.len() {
@@ -188,17 +184,26 @@ impl Table {
             n += 1;
         }
         self.undefined = !defined;
+        let careful = if self.undefined != 0 { self.undefined } else { !self.flags };
+        assert!(careful != 0, "a word has 63 flags at most: the last rank is taken");
+        careful
     }
 
-    /// Fills the permutation. Bits without a row have no rank: their byte adds nothing.
-    const fn fill_ranks(&mut self, rank_of_bit: &[u8; 64]) {
+    /// Fills the permutation.
+    const fn fill_ranks(&mut self, rank_of_bit: &[u8; 64], careful: u64) {
         let mut byte = 0;
         while byte < 8 {
             let mut value = 1;
             while value < 256_usize {
                 let low = value.trailing_zeros() as usize;
                 let bit = byte * 8 + low;
-                let own = if self.flags >> bit & 1 == 1 { 1 << rank_of_bit[bit] } else { 0 };
+                let own = if self.flags >> bit & 1 == 1 {
+                    1 << rank_of_bit[bit]
+                } else if careful >> bit & 1 == 1 {
+                    CAREFUL_RANK
+                } else {
+                    0
+                };
                 // The value without its lowest bit was filled before this one.
                 self.rank[byte][value] = self.rank[byte][value & (value - 1)] | own;
                 value += 1;
@@ -252,7 +257,7 @@ impl Table {
     /// Iterates over the flags set in `word`, in table order; none for a device that is gone.
     #[must_use]
     pub fn entries(&'static self, word: u64) -> Entries {
-        let ranks = if self.is_gone(word) { 0 } else { self.ranks(word) };
+        let ranks = if self.is_gone(word) { 0 } else { self.ranks(word) & !CAREFUL_RANK };
         Entries::new(self, ranks)
     }
 
@@ -273,7 +278,15 @@ impl Table {
 
     /// The bit, row and name at a rank below 64.
     pub(crate) fn at_rank(&'static self, rank: usize) -> (u8, &'static Row, &'static str) {
-        (self.bit_of[rank], &self.rows[self.row_of[rank] as usize], self.cells[rank].name())
+        (self.bit_of[rank], &self.rows[self.row_of[rank] as usize], self.name(rank))
+    }
+
+    /// The name at a rank below 64, without its comma. Empty for a rank that no row owns.
+    pub(crate) fn name(&self, rank: usize) -> &str {
+        let used = usize::from(self.lens[rank]);
+        let bytes = &self.cells[rank].0[..used.saturating_sub(1)];
+        // Names are ASCII (asserted when the table is built), so the fallback is never taken.
+        core::str::from_utf8(bytes).unwrap_or_default()
     }
 }
 
