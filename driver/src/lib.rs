@@ -2,7 +2,12 @@
 
 pub mod dma;
 pub mod env;
+pub mod board;
+pub mod contexts;
 pub mod options;
+pub mod ports;
+#[cfg(test)]
+mod scriptbar;
 pub mod rx;
 pub mod shared;
 pub mod sys;
