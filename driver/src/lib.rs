@@ -1,14 +1,14 @@
 //! The QLogic 7322 as a state machine, and its edges.
 
-pub mod dma;
-pub mod env;
 pub mod board;
 pub mod contexts;
+pub mod dma;
+pub mod env;
 pub mod options;
 pub mod ports;
+pub mod rx;
 #[cfg(test)]
 mod scriptbar;
-pub mod rx;
 pub mod shared;
 pub mod sys;
 
