@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use qhca_irq::IrqSource;
+use qhca_irq::plan::Mode;
 use qhca_regs::{Bar, Instant, Vector};
 
 use crate::dma::DmaRegion;
@@ -123,40 +124,6 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// How interrupts are delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum IrqMode {
-    /// One message for each vector, up to 32.
-    MsiX,
-    /// One message.
-    Msi,
-    /// A wire; whoever waits unmasks it after each interrupt.
-    Intx,
-    /// None: the device has to be polled.
-    None,
-}
-
-impl IrqMode {
-    /// The mode as tools print it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::MsiX => "MSI-X",
-            Self::Msi => "MSI",
-            Self::Intx => "INTx",
-            Self::None => "none (polled)",
-        }
-    }
-}
-
-/// What a back end granted: perhaps fewer vectors than were wanted, perhaps of a poorer kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// How interrupts come.
-    pub mode: IrqMode,
-    /// Vectors 0 to `vectors` − 1 are ours; 0 in mode [`IrqMode::None`], 1 in modes Msi and Intx.
-    pub vectors: usize,
-}
-
 /// How far a reset reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -195,14 +162,17 @@ pub trait Backend {
     /// What the device is called in messages: `sim:qle7342`, `0000:04:00.0`.
     fn name(&self) -> String;
 
-    /// Sets up interrupts: MSI-X for up to `wanted` vectors if the device can, else MSI, else INTx, else none.
+    /// Sets up `wanted` interrupts of kind `mode` and says how many were granted; fewer than wanted is a grant.
     ///
-    /// May be called again, with a fall-back in `at_most`, when nothing arrives; what was granted before is then
-    /// void. Fewer vectors than wanted is a grant, not an error.
+    /// The driver asks best mode first and goes on when it is refused ([`negotiate`](qhca_irq::plan::negotiate)), and
+    /// asks again for the interrupt line when nothing arrives; what was granted before is then void.
     ///
     /// # Errors
-    /// What the system said when even the question failed.
-    fn grant_vectors(&mut self, wanted: usize, at_most: IrqMode) -> io::Result<Grant>;
+    /// What the system said: this mode cannot be had.
+    fn grant_vectors(&mut self, mode: Mode, wanted: usize) -> io::Result<usize>;
+
+    /// Lets the interrupt line fire again. Called after each interrupt in mode [`Mode::Intx`], never in another.
+    fn unmask_line(&mut self) {}
 
     /// A source that wakes for `vectors`. Each granted vector is given to one source at most.
     ///
