@@ -202,6 +202,21 @@ fn errors_first_starves_receive_and_arrival_does_not() {
 }
 
 #[test]
+fn a_handler_that_yields_lets_another_interrupt_in_whatever_the_order() {
+    let mut model = Model::new(Seed(1), 1, Order::ReceiveFirst);
+    let receive = model.task(0, Class::HardIrq, Sort::Receive, "receive", &[100], 4);
+    model.plans[0].last_mut().expect("just added").0.between = Outcome::Yield;
+    let error = model.task(0, Class::HardIrq, Sort::Error, "error", &[10], 1);
+    model.wake_at(0, 0, receive);
+    model.wake_at(50, 0, error);
+    model.wake_at(105, 0, error);
+    model.run(at(10_000));
+    // The second error is pending when the order decides again, and receive goes first.
+    let names: Vec<_> = model.order().into_iter().map(|(_, name)| name).collect();
+    assert_eq!(names, ["receive", "error", "receive", "error", "receive", "receive"]);
+}
+
+#[test]
 fn a_wake_of_a_ready_task_is_coalesced_and_one_of_a_running_task_is_kept() {
     let mut model = Model::new(Seed(1), 1, Order::Arrival);
     let blocker = model.task(0, Class::HardIrq, Sort::Other, "blocker", &[100], 1);

@@ -57,7 +57,8 @@ pub enum Outcome {
     Done,
     /// Another step, and no task of its own class in between.
     Continue,
-    /// Another step, after the other ready tasks of its class.
+    /// Another step, after the other ready tasks of its class. Among hard interrupts: after one of those that are
+    /// pending by now, whatever the order, since a handler that ends raises its interrupt again only afterwards.
     Yield,
 }
 
@@ -88,6 +89,8 @@ pub enum Woken {
 pub struct Core<A = Order> {
     tasks: Vec<Task>,
     raised: Vec<Pending>,
+    /// The hard interrupt that has just yielded: it is raised, but no candidate while others are.
+    yielded: Option<TaskId>,
     ready: [VecDeque<TaskId>; 3],
     frames: [Option<Frame>; 4],
     state: State,
@@ -142,6 +145,7 @@ impl<A: Arbitrate> Core<A> {
         Self {
             tasks: Vec::new(),
             raised: Vec::new(),
+            yielded: None,
             ready: Default::default(),
             frames: Default::default(),
             state: State::Between,
@@ -348,13 +352,22 @@ impl<A: Arbitrate> Core<A> {
     fn next_ready(&mut self, class: Class) -> Option<TaskId> {
         let id = match class {
             Class::HardIrq if self.raised.is_empty() => return None,
-            Class::HardIrq => self.raised.remove(self.order.pick(&self.raised)).task,
+            Class::HardIrq => self.take_raised(),
             _ => self.ready[class as usize - 1].pop_front()?,
         };
         let task = self.task_mut(id);
         task.state = TaskState::UnderWay;
         task.runs += 1;
         Some(id)
+    }
+
+    /// Takes the pending interrupt that the order chooses. There is one.
+    fn take_raised(&mut self) -> TaskId {
+        let last = self.raised.len() - 1;
+        let late = self.yielded.take().is_some_and(|task| last > 0 && self.raised[last].task == task);
+        let candidates = if late { &self.raised[..last] } else { &self.raised[..] };
+        let chosen = self.order.pick(candidates).min(last);
+        self.raised.remove(chosen).task
     }
 
     /// True if a task of an earlier class than `class` is ready: it was woken during the step.
@@ -423,6 +436,9 @@ impl<A: Arbitrate> Core<A> {
         let woken = self.task(task).state == TaskState::UnderWayAndWoken;
         if woken || outcome == Outcome::Yield {
             self.make_ready(task, now);
+            if outcome == Outcome::Yield && class == Class::HardIrq {
+                self.yielded = Some(task);
+            }
         } else {
             self.task_mut(task).state = TaskState::Idle;
         }
