@@ -2,6 +2,7 @@
 
 pub mod board;
 pub mod contexts;
+pub mod control;
 pub mod dma;
 pub mod env;
 pub mod options;
