@@ -12,6 +12,7 @@ pub mod rx;
 mod scriptbar;
 pub mod shared;
 pub mod sys;
+pub mod tx;
 
 #[cfg(test)]
 mod testing;

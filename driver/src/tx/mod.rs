@@ -1,0 +1,34 @@
+//! Send: programmed I/O through the chip's send buffers.
+//!
+//! A packet is sent by writing it into one of the chip's own buffers, a control word (PBC) first. The chip sends it
+//! when the last word has arrived, and says by two bits a buffer, written to host memory, which buffers are free
+//! again. So a send is a few stores and no read.
+//!
+//! ```text
+//!   Sender (one thread)                                   chip
+//!   ├─ Pool: which of my buffers are free  ◄── avail words, by DMA ──┐
+//!   └─ submit: claim ─► PBC, headers, payload by Bar::burst ──► send buffer ──► wire
+//!   SendControl (shared): disarm, ask for the avail words, ask for an interrupt
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `pool` | which buffers are free, from the avail words |
+//! | `frame` | what is sent: headers, payload, port, lane |
+//! | `pio` | submit |
+//! | `control` | the register that all senders share |
+//! | `check` | how fast the copy into a buffer is, measured once |
+//!
+//! It knows no transport: headers come ready made. Send DMA is not here.
+
+mod check;
+mod control;
+mod frame;
+mod pio;
+mod pool;
+
+pub use check::{CopyRate, PIO_SLOW_BELOW_MIB_S, PioCheck, PioVerdict};
+pub use control::{SendControl, SendErrors};
+pub use frame::{Frame, HEADER_MAX_DWORDS, Lane, Payload};
+pub use pio::{Sender, SubmitError, TxCounts, avail_image};
+pub use pool::{Pool, PoolError};

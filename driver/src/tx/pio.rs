@@ -1,0 +1,347 @@
+//! Submit: claim a buffer, write the control word, headers and payload, done.
+//!
+//! ```text
+//!   buffer:  | PBC 0 | PBC 1 | LRH ... headers | payload ...           |
+//!            └──── one burst, on a dword pair ──┴─ second burst ────────┘
+//! ```
+//!
+//! The chip launches when as many dwords have arrived as the PBC announced (F-212). Bursts begin on a pair of dwords,
+//! so when PBC and headers end in the middle of one the first payload dword goes with them.
+//!
+//! A sender belongs to one thread. It never waits: without a free buffer it says `WouldBlock` and has the chip tell
+//! when that changes.
+
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use qhca_regs::layout::{AvailWords, Pbc};
+use qhca_regs::{Bar, Buffer, BufferKind, Port};
+
+use super::control::SendControl;
+use super::frame::{Frame, HEADER_MAX_DWORDS, Lane, Payload};
+use super::pool::Pool;
+use crate::dma::DmaRegion;
+use crate::shared::DeviceShared;
+
+/// Calls that would block before the chip is asked again for its avail words.
+const ASK_AGAIN_AFTER: u64 = 64;
+/// An LRH and a BTH: less is no packet that the chip would send.
+const HEADER_MIN_DWORDS: usize = 5;
+/// PBC, headers, and one dword to end on a pair.
+const PREFIX_DWORDS: usize = Pbc::LEN_DWORDS + HEADER_MAX_DWORDS + 2;
+/// Dwords of a byte payload that are copied at a time.
+const STEP_DWORDS: usize = 64;
+
+/// Why a packet was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// No buffer is free. Try again when one is: an interrupt will say so.
+    WouldBlock,
+    /// The packet does not fit the largest buffer that the sender has.
+    TooLong {
+        /// Dwords of the packet with its control word.
+        dwords: usize,
+        /// Dwords that fit.
+        fit: usize,
+    },
+    /// The headers are shorter than LRH and BTH or longer than [`HEADER_MAX_DWORDS`].
+    HeaderLength {
+        /// Dwords of header.
+        dwords: usize,
+    },
+    /// There is no such virtual lane; 0 to 7 are.
+    NoSuchLane {
+        /// What was asked for.
+        vl: u8,
+    },
+    /// The sender has no buffer for management packets of this port.
+    NoManagementBuffer {
+        /// The port.
+        port: Port,
+    },
+    /// The static rate does not fit its 14 bits.
+    RateTooLarge {
+        /// What was asked for.
+        static_rate: u16,
+    },
+    /// The device is closed, has failed or is gone.
+    Gone,
+}
+
+impl fmt::Display for SubmitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WouldBlock => f.write_str("no send buffer is free: try again when one is"),
+            Self::TooLong { dwords, fit } => {
+                write!(
+                    f,
+                    "packet of {dwords} dwords with its control word: at most {fit} fit a buffer of this sender"
+                )
+            }
+            Self::HeaderLength { dwords } => write!(
+                f,
+                "{dwords} dwords of header: {HEADER_MIN_DWORDS} (LRH and BTH) to {HEADER_MAX_DWORDS} are possible"
+            ),
+            Self::NoSuchLane { vl } => write!(f, "virtual lane {vl}: 0 to 7 are possible"),
+            Self::NoManagementBuffer { port } => {
+                write!(f, "this sender does not own the VL 15 buffer of {port}")
+            }
+            Self::RateTooLarge { static_rate } => {
+                write!(f, "static rate {static_rate}: at most {} ticks are possible", STATIC_RATE_MAX)
+            }
+            Self::Gone => f.write_str("the device is closed or no longer usable"),
+        }
+    }
+}
+
+impl std::error::Error for SubmitError {}
+
+/// The largest pause that the control word can name.
+const STATIC_RATE_MAX: u16 = 0x3FFF;
+
+/// What became of what was submitted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TxCounts {
+    /// Packets given to the chip.
+    pub packets: u64,
+    /// Their dwords on the wire, ICRC included.
+    pub dwords: u64,
+    /// Submits that found no free buffer.
+    pub would_block: u64,
+    /// Submits that were refused for what was in them.
+    pub refused: u64,
+    /// Times that the chip was asked for its avail words.
+    pub updates_asked: u64,
+}
+
+/// Sends from a pool of buffers of its own. It may move to another thread, but only one thread can use it.
+pub struct Sender {
+    pool: Pool,
+    avail: DmaRegion,
+    control: Arc<SendControl>,
+    shared: Arc<DeviceShared>,
+    largest_dwords: usize,
+    blocked_in_row: u64,
+    counts: TxCounts,
+    not_sync: PhantomData<Cell<()>>,
+}
+
+impl Sender {
+    /// A sender over `pool`, whose state the chip writes to the start of `avail`.
+    pub fn new(pool: Pool, avail: DmaRegion, control: Arc<SendControl>, shared: Arc<DeviceShared>) -> Self {
+        let data = pool.owned().filter(|buffer| !matches!(buffer.kind(), BufferKind::Vl15(_)));
+        let largest_dwords = data.map(Buffer::len_dwords).max().unwrap_or(0);
+        Self {
+            pool,
+            avail,
+            control,
+            shared,
+            largest_dwords,
+            blocked_in_row: 0,
+            counts: TxCounts::default(),
+            not_sync: PhantomData,
+        }
+    }
+
+    /// What became of what was submitted.
+    pub fn counts(&self) -> &TxCounts {
+        &self.counts
+    }
+
+    /// Looks at the chip's words and says how many buffers are free.
+    pub fn free_buffers(&mut self) -> usize {
+        self.refresh();
+        self.pool.free_count()
+    }
+
+    /// The buffers that the chip still holds, by its own words.
+    pub fn in_flight(&mut self) -> impl Iterator<Item = Buffer> + use<> {
+        self.refresh();
+        self.pool.taken()
+    }
+
+    /// Gives `frame` to the chip; says which buffer took it.
+    ///
+    /// Reads no register, takes no lock, allocates nothing.
+    ///
+    /// # Errors
+    /// [`SubmitError::WouldBlock`] if no buffer is free; nothing was written then. The rest name what is wrong with
+    /// the frame.
+    ///
+    /// Source: F-011, F-014, F-212.
+    #[inline]
+    pub fn submit(&mut self, bar: &impl Bar, frame: &Frame<'_>) -> Result<Buffer, SubmitError> {
+        let written = Pbc::LEN_DWORDS + frame.header.len() + frame.payload.len_dwords();
+        if !(HEADER_MIN_DWORDS..=HEADER_MAX_DWORDS).contains(&frame.header.len())
+            || written > self.largest_dwords
+            || frame.lane != Lane::Vl(0)
+            || frame.static_rate > STATIC_RATE_MAX
+        {
+            self.check(frame, written)?;
+        }
+        if !self.shared.is_open() {
+            return Err(SubmitError::Gone);
+        }
+        let buffer = match self.claim(frame, written) {
+            Some(buffer) => buffer,
+            None => self.claim_late(bar, frame, written)?,
+        };
+        let wire_dwords = (written - Pbc::LEN_DWORDS + 1) as u16;
+        write_frame(bar, buffer, pbc_of(frame, wire_dwords), frame);
+        self.control.note_in_flight(buffer);
+        self.counts.packets += 1;
+        self.counts.dwords += u64::from(wire_dwords);
+        Ok(buffer)
+    }
+
+    #[inline]
+    fn claim(&mut self, frame: &Frame<'_>, written: usize) -> Option<Buffer> {
+        match frame.lane {
+            Lane::Vl(_) => self.pool.take(written),
+            Lane::Management => self.pool.take_vl15(frame.port),
+        }
+    }
+
+    /// No buffer was known to be free: looks at the chip's words, and has them renewed if that does not help.
+    #[cold]
+    fn claim_late(
+        &mut self,
+        bar: &impl Bar,
+        frame: &Frame<'_>,
+        written: usize,
+    ) -> Result<Buffer, SubmitError> {
+        if self.refresh() > 0
+            && let Some(buffer) = self.claim(frame, written)
+        {
+            self.blocked_in_row = 0;
+            return Ok(buffer);
+        }
+        if self.blocked_in_row.is_multiple_of(ASK_AGAIN_AFTER) {
+            self.control.set_interrupt_when_free(bar, true);
+            self.control.request_update(bar);
+            self.counts.updates_asked += 1;
+        }
+        self.blocked_in_row += 1;
+        self.counts.would_block += 1;
+        Err(SubmitError::WouldBlock)
+    }
+
+    fn refresh(&mut self) -> u32 {
+        let memory = self.avail.memory();
+        self.pool.refresh(|word| memory.load_u64(word * 8))
+    }
+
+    /// What is wrong with `frame`, if anything is: the checks that a plain packet on VL 0 passes without coming here.
+    #[cold]
+    fn check(&mut self, frame: &Frame<'_>, written: usize) -> Result<(), SubmitError> {
+        let verdict = self.judge(frame, written);
+        self.counts.refused += u64::from(verdict.is_err());
+        verdict
+    }
+
+    fn judge(&self, frame: &Frame<'_>, written: usize) -> Result<(), SubmitError> {
+        let header = frame.header.len();
+        if !(HEADER_MIN_DWORDS..=HEADER_MAX_DWORDS).contains(&header) {
+            return Err(SubmitError::HeaderLength { dwords: header });
+        }
+        if frame.static_rate > STATIC_RATE_MAX {
+            return Err(SubmitError::RateTooLarge { static_rate: frame.static_rate });
+        }
+        let fit = match frame.lane {
+            Lane::Vl(vl) if vl > 7 => return Err(SubmitError::NoSuchLane { vl }),
+            Lane::Vl(_) => self.largest_dwords,
+            Lane::Management if self.pool.has_kind(BufferKind::Vl15(frame.port)) => {
+                Buffer::vl15(frame.port).len_dwords()
+            }
+            Lane::Management => return Err(SubmitError::NoManagementBuffer { port: frame.port }),
+        };
+        if written > fit { Err(SubmitError::TooLong { dwords: written, fit }) } else { Ok(()) }
+    }
+}
+
+/// The control word of `frame`.
+#[inline]
+fn pbc_of(frame: &Frame<'_>, wire_dwords: u16) -> Pbc {
+    let pbc =
+        Pbc::for_port(frame.port, wire_dwords).with_static_rate(frame.static_rate).with_intr(frame.notify);
+    match frame.lane {
+        Lane::Vl(vl) => pbc.with_vl(vl),
+        Lane::Management => pbc.with_vl15(true),
+    }
+}
+
+/// Copies control word, headers and payload to `buffer`, ascending.
+#[inline]
+fn write_frame(bar: &impl Bar, buffer: Buffer, pbc: Pbc, frame: &Frame<'_>) {
+    let mut prefix = [0; PREFIX_DWORDS];
+    let mut len = Pbc::LEN_DWORDS + frame.header.len();
+    prefix[..Pbc::LEN_DWORDS].copy_from_slice(&pbc.dwords());
+    prefix[Pbc::LEN_DWORDS..len].copy_from_slice(frame.header);
+    match frame.payload {
+        Payload::None => bar.burst(buffer.offset(), &prefix[..len]),
+        Payload::Dwords(dwords) => {
+            let mut rest = dwords;
+            if !len.is_multiple_of(2)
+                && let Some((first, others)) = dwords.split_first()
+            {
+                prefix[len] = *first;
+                len += 1;
+                rest = others;
+            }
+            bar.burst(buffer.offset(), &prefix[..len]);
+            if !rest.is_empty() {
+                bar.burst(buffer.offset() + len as u32 * 4, rest);
+            }
+        }
+        Payload::Bytes(bytes) => write_bytes(bar, buffer, &mut prefix, len, bytes),
+    }
+}
+
+/// The rest of [`write_frame`] for a payload of bytes: through the stack, a little at a time.
+fn write_bytes(
+    bar: &impl Bar,
+    buffer: Buffer,
+    prefix: &mut [u32; PREFIX_DWORDS],
+    mut len: usize,
+    bytes: &[u8],
+) {
+    let mut rest = bytes;
+    if !len.is_multiple_of(2) && !bytes.is_empty() {
+        let (first, others) = bytes.split_at(bytes.len().min(4));
+        prefix[len] = dword(first);
+        len += 1;
+        rest = others;
+    }
+    bar.burst(buffer.offset(), &prefix[..len]);
+    let mut at = buffer.offset() + len as u32 * 4;
+    for step in rest.chunks(STEP_DWORDS * 4) {
+        let mut dwords = [0; STEP_DWORDS];
+        for (to, from) in dwords.iter_mut().zip(step.chunks(4)) {
+            *to = dword(from);
+        }
+        let count = step.len().div_ceil(4);
+        bar.burst(at, &dwords[..count]);
+        at += count as u32 * 4;
+    }
+}
+
+/// Up to four bytes as the dword that lies in memory as they do, zeros behind them.
+#[inline]
+fn dword(bytes: &[u8]) -> u32 {
+    let mut four = [0; 4];
+    four[..bytes.len()].copy_from_slice(bytes);
+    u32::from_le_bytes(four)
+}
+
+/// The chip's avail words as they stand in `region`.
+pub fn avail_image(region: &DmaRegion) -> AvailWords {
+    AvailWords(std::array::from_fn(|word| region.memory().load_u64(word * 8)))
+}
+
+#[cfg(test)]
+#[path = "pio_tests.rs"]
+mod tests;
