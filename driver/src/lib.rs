@@ -4,7 +4,10 @@ pub mod board;
 pub mod contexts;
 pub mod control;
 pub mod dma;
+pub mod eeprom;
 pub mod env;
+pub mod gpio;
+pub mod identity;
 pub mod options;
 pub mod ports;
 pub mod rx;
@@ -12,6 +15,7 @@ pub mod rx;
 mod scriptbar;
 pub mod shared;
 pub mod sys;
+pub mod twsi;
 pub mod tx;
 
 #[cfg(test)]
