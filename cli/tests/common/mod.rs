@@ -7,27 +7,27 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// How one run ended.
-pub struct Run {
+pub(crate) struct Run {
     /// The exit code.
-    pub code: i32,
+    pub(crate) code: i32,
     /// What it printed.
-    pub stdout: String,
+    pub(crate) stdout: String,
     /// What it said about it.
-    pub stderr: String,
+    pub(crate) stderr: String,
 }
 
 /// The built command.
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     Command::new(env!("CARGO_BIN_EXE_qhca"))
 }
 
 /// Runs `qhca` with `args`, nothing on stdin.
-pub fn qhca(args: &[&str]) -> Run {
+pub(crate) fn qhca(args: &[&str]) -> Run {
     qhca_with_input(args, b"")
 }
 
 /// Runs `qhca` with `args`, and `input` on stdin.
-pub fn qhca_with_input(args: &[&str], input: &[u8]) -> Run {
+pub(crate) fn qhca_with_input(args: &[&str], input: &[u8]) -> Run {
     let mut child = command()
         .args(args)
         .stdin(Stdio::piped())
@@ -46,25 +46,25 @@ pub fn qhca_with_input(args: &[&str], input: &[u8]) -> Run {
 }
 
 /// Runs `qhca`, which must succeed; gives stdout.
-pub fn stdout_of(args: &[&str]) -> String {
+pub(crate) fn stdout_of(args: &[&str]) -> String {
     let run = qhca(args);
     assert_eq!(run.code, 0, "qhca {args:?}: {}", run.stderr);
     run.stdout
 }
 
 /// Runs `qhca` with `--json`, which must succeed and print one JSON value alone.
-pub fn json_of(args: &[&str]) -> serde_json::Value {
+pub(crate) fn json_of(args: &[&str]) -> serde_json::Value {
     let stdout = stdout_of(&[args, &["--json"]].concat());
     serde_json::from_str(&stdout).unwrap_or_else(|e| panic!("qhca {args:?} --json: {e} in {stdout}"))
 }
 
 /// The repository's root.
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("cli/ stands in the root").to_owned()
 }
 
 /// Compares a command's stdout with `cli/tests/golden/NAME`; `QHCA_BLESS=1` writes the file instead.
-pub fn golden(name: &str, args: &[&str]) {
+pub(crate) fn golden(name: &str, args: &[&str]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     let now = stdout_of(args);
     if std::env::var_os("QHCA_BLESS").is_some() {
