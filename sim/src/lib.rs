@@ -1,4 +1,8 @@
 //! The world without a card: chip model, fabric, faults, virtual time.
 
 pub mod chip;
+pub mod fabric;
+pub mod faults;
+pub mod host;
 pub mod vtime;
+pub mod world;

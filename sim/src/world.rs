@@ -1,0 +1,366 @@
+//! A world: chips on their hosts, the cables between them, and one time for all.
+//!
+//! ```text
+//!        node 0                    cable                  node 1
+//!   ┌──────────────┐   A ───────────────────────▶ B   ┌──────────────┐
+//!   │ HostMemory   │      packets and light, in order │ HostMemory   │
+//!   │ Chip ─ port 0│◀─────────────────────────────────│ Chip ─ port 0│
+//!   │      ─ port 1│                                  │      ─ port 1│
+//!   └──────────────┘                                  └──────────────┘
+//!     registers: read / write / burst at a time        advance_to(now), next_deadline()
+//! ```
+//!
+//! Everything that happens has a time, and whatever is asked at a time first lets happen all that is due by then. What
+//! is due at one instant happens in a fixed order: faults, cables as they were laid, chips as they were added. The same
+//! calls at the same times under the same seed give the same world, bit for bit.
+//!
+//! A world knows no clock and no thread: [`backend`](crate::backend) turns one with real time and threads, the
+//! laboratory with virtual time.
+
+use crate::chip::{Chip, Config, Injection, PeerState};
+use crate::fabric::crc::Crcs;
+use crate::fabric::{Arrival, Cable, CableConfig, LineFaults, Side};
+use crate::faults::{Fault, FaultPlan};
+use crate::host::HostMemory;
+use crate::vtime::Seed;
+use qhca_regs::{Instant, Port};
+
+/// A chip in a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(usize);
+
+/// A cable in a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CableId(usize);
+
+impl NodeId {
+    /// The node's rank, from 0 in the order of adding.
+    pub const fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// Where a port's cable leads.
+#[derive(Clone, Copy)]
+struct Plug {
+    cable: usize,
+    side: Side,
+}
+
+struct Node {
+    chip: Chip,
+    host: HostMemory,
+    plugs: [Option<Plug>; 2],
+    /// What each port last showed its cable.
+    shown: [PeerState; 2],
+    /// What each port last saw.
+    seen: [PeerState; 2],
+}
+
+struct Laid {
+    cable: Cable,
+    ends: [(usize, Port); 2],
+}
+
+/// Chips, cables, time.
+pub struct World {
+    now: Instant,
+    seed: Seed,
+    crcs: Option<Crcs>,
+    nodes: Vec<Node>,
+    cables: Vec<Laid>,
+    plan: FaultPlan,
+}
+
+/// Bus addresses of a node's first mapping: each node has its own region, so that no address is good in two.
+const IOVA_PER_NODE: u64 = 1 << 34;
+
+/// More steps than this at one instant mean that something asks to be called again at once, for ever.
+const MAX_STEPS_AT_ONCE: u32 = 1 << 24;
+
+impl World {
+    /// An empty world. With `crc`, check sums are computed and checked on every cable.
+    pub fn new(seed: Seed, crc: bool) -> Self {
+        Self {
+            now: Instant::ZERO,
+            seed,
+            crcs: crc.then(Crcs::new),
+            nodes: Vec::new(),
+            cables: Vec::new(),
+            plan: FaultPlan::none(),
+        }
+    }
+
+    /// Adds a chip.
+    pub fn add(&mut self, config: Config) -> NodeId {
+        let id = self.nodes.len();
+        let first_iova = (id as u64 + 1) * IOVA_PER_NODE;
+        self.nodes.push(Node {
+            chip: Chip::new(config),
+            host: HostMemory::new(self.seed, &format!("node {id}"), first_iova),
+            plugs: [None; 2],
+            shown: [PeerState::Silent; 2],
+            seen: [PeerState::Silent; 2],
+        });
+        NodeId(id)
+    }
+
+    /// Lays a cable from `a` to `b`, which may be one and the same port: a loopback plug. A port that already has a
+    /// cable gives it up.
+    pub fn connect(&mut self, a: (NodeId, Port), b: (NodeId, Port), config: CableConfig) -> CableId {
+        let id = self.cables.len();
+        let cable = Cable::new(config, self.seed, &format!("cable {id}"));
+        self.cables.push(Laid { cable, ends: [(a.0.0, a.1), (b.0.0, b.1)] });
+        for (side, (node, port)) in Side::BOTH.into_iter().zip([a, b]).rev() {
+            if let Some(old) = self.nodes[node.0].plugs[port.index()].filter(|plug| plug.cable != id) {
+                self.unplug(CableId(old.cable));
+            }
+            self.nodes[node.0].plugs[port.index()] = Some(Plug { cable: id, side });
+            self.nodes[node.0].shown[port.index()] = PeerState::Silent;
+        }
+        for (node, port) in [a, b] {
+            self.announce(node.0, port);
+        }
+        CableId(id)
+    }
+
+    /// Pulls a cable: what is in flight is lost, both ends see darkness.
+    pub fn unplug(&mut self, cable: CableId) {
+        let cut = self.cables[cable.0].cable.disconnect();
+        let ends = self.cables[cable.0].ends;
+        for packet in cut {
+            self.nodes[ends[0].0].chip.recycle(packet);
+        }
+        for (node, port) in ends {
+            self.see(node, port, PeerState::Silent);
+            self.nodes[node].shown[port.index()] = PeerState::Silent;
+        }
+    }
+
+    /// Plugs a pulled cable in again.
+    pub fn replug(&mut self, cable: CableId) {
+        self.cables[cable.0].cable.connect();
+        for (node, port) in self.cables[cable.0].ends {
+            self.announce(node, port);
+        }
+    }
+
+    /// Changes what goes wrong with packets that enter `cable` at `from`.
+    pub fn set_line_faults(&mut self, cable: CableId, from: Side, faults: LineFaults) {
+        self.cables[cable.0].cable.set_faults(from, faults);
+    }
+
+    /// What is to go wrong from now on, in place of what was planned before.
+    pub fn set_faults(&mut self, plan: FaultPlan) {
+        self.plan = plan;
+    }
+
+    /// The time up to which everything has happened.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The nodes, in the order of adding.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.nodes.len()).map(NodeId)
+    }
+
+    /// The chip of `node`.
+    pub fn chip(&self, node: NodeId) -> &Chip {
+        &self.nodes[node.0].chip
+    }
+
+    /// The chip of `node` and its host, for what has no time: records, modes, the account.
+    pub fn chip_mut(&mut self, node: NodeId) -> (&mut Chip, &mut HostMemory) {
+        let node = &mut self.nodes[node.0];
+        (&mut node.chip, &mut node.host)
+    }
+
+    /// The host of `node`.
+    pub fn host(&self, node: NodeId) -> &HostMemory {
+        &self.nodes[node.0].host
+    }
+
+    /// The host of `node`, to map memory and take interrupts.
+    pub fn host_mut(&mut self, node: NodeId) -> &mut HostMemory {
+        &mut self.nodes[node.0].host
+    }
+
+    /// The cable `cable`.
+    pub fn cable(&self, cable: CableId) -> &Cable {
+        &self.cables[cable.0].cable
+    }
+
+    /// Software on `node` reads a register.
+    #[inline]
+    pub fn read(&mut self, node: NodeId, offset: u32, now: Instant) -> u64 {
+        self.advance_to(now);
+        let now = self.now;
+        let node = &mut self.nodes[node.0];
+        node.chip.read(offset, now, &mut node.host)
+    }
+
+    /// Software on `node` writes a register.
+    #[inline]
+    pub fn write(&mut self, node: NodeId, offset: u32, value: u64, now: Instant) {
+        self.touch(node.0, now, |chip, now, host| chip.write(offset, value, now, host));
+    }
+
+    /// Software on `node` streams dwords to a send buffer.
+    #[inline]
+    pub fn burst(&mut self, node: NodeId, offset: u32, dwords: &[u32], now: Instant) {
+        self.touch(node.0, now, |chip, now, host| chip.write_burst(offset, dwords, now, host));
+    }
+
+    /// Raises error bits on `node` as a fault would.
+    pub fn inject(&mut self, node: NodeId, injection: Injection, now: Instant) {
+        self.touch(node.0, now, |chip, now, host| chip.inject(injection, now, host));
+    }
+
+    /// Pulls the card of `node` out of its slot, or plugs it in again.
+    pub fn set_present(&mut self, node: NodeId, present: bool, now: Instant) {
+        self.touch(node.0, now, |chip, _, _| chip.set_present(present));
+    }
+
+    /// Resets the function of `node` through its configuration space: the chip is as after power-on. Mapped memory
+    /// and interrupt lines are the host's and stay.
+    pub fn reset(&mut self, node: NodeId, now: Instant) {
+        self.touch(node.0, now, |chip, _, _| *chip = Chip::new(chip.config().clone()));
+        for port in Port::ALL {
+            let seen = self.nodes[node.0].seen[port.index()];
+            self.touch(node.0, now, |chip, now, host| chip.peer_link(port, seen, now, host));
+        }
+    }
+
+    /// When something happens next without software's doing.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let cables = self.cables.iter().filter_map(|laid| laid.cable.next_arrival());
+        let chips = self.nodes.iter().filter_map(|node| node.chip.next_deadline());
+        cables.chain(chips).chain(self.plan.next_at()).min()
+    }
+
+    /// Lets everything happen that is due by `now`, each thing at its own time. Time that has passed already is taken
+    /// as now.
+    ///
+    /// PANIC: a chip that asks to be called again at the same instant for ever is a fault of the model's; going on
+    /// would hang the caller instead.
+    #[inline]
+    pub fn advance_to(&mut self, now: Instant) {
+        let mut steps_at_once = 0;
+        while let Some(due) = self.next_deadline().filter(|due| *due <= now) {
+            steps_at_once = if due > self.now { 0 } else { steps_at_once + 1 };
+            assert!(steps_at_once < MAX_STEPS_AT_ONCE, "the model asks for {due} again and again");
+            self.now = self.now.max(due);
+            self.step();
+        }
+        self.now = self.now.max(now);
+    }
+
+    /// Lets happen what is due at `self.now`.
+    fn step(&mut self) {
+        while let Some(fault) = self.plan.pop_due(self.now) {
+            self.strike(fault);
+        }
+        for cable in 0..self.cables.len() {
+            for from in Side::BOTH {
+                self.arrive(cable, from);
+            }
+        }
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].chip.next_deadline().is_some_and(|due| due <= self.now) {
+                self.touch_now(node, |chip, now, host| chip.advance(now, host));
+            }
+        }
+    }
+
+    /// Hands over what has arrived by now on one direction of a cable.
+    fn arrive(&mut self, cable: usize, from: Side) {
+        let laid = &self.cables[cable];
+        let (sender, _) = laid.ends[from.index()];
+        let (node, port) = laid.ends[from.other().index()];
+        while let Some(arrival) = self.cables[cable].cable.receive(from, self.now, self.crcs.as_ref()) {
+            match arrival {
+                Arrival::Light(light) => self.see(node, port, light),
+                Arrival::Packet(packet) => {
+                    self.touch_now(node, |chip, now, host| {
+                        chip.deliver(port, &packet.bytes, packet.meta, now, host)
+                    });
+                    self.nodes[sender].chip.recycle(packet);
+                }
+            }
+        }
+    }
+
+    /// Lets one planned fault happen.
+    fn strike(&mut self, fault: Fault) {
+        match fault {
+            Fault::Inject(node, injection) => {
+                self.touch_now(node.0, |chip, now, host| chip.inject(injection, now, host));
+            }
+            Fault::Pull(cable) => self.unplug(cable),
+            Fault::Replug(cable) => self.replug(cable),
+            Fault::Line(cable, from, faults) => self.set_line_faults(cable, from, faults),
+            Fault::Irq(node, faults) => self.host_mut(node).irqs_mut().set_faults(faults),
+            Fault::Remove(node) => self.touch_now(node.0, |chip, _, _| chip.set_present(false)),
+            Fault::Return(node) => self.touch_now(node.0, |chip, _, _| chip.set_present(true)),
+        }
+    }
+
+    /// Calls the chip of `node` at `now`, and carries on what comes of it.
+    #[inline]
+    fn touch(&mut self, node: usize, now: Instant, call: impl FnOnce(&mut Chip, Instant, &mut HostMemory)) {
+        self.advance_to(now);
+        self.touch_now(node, call);
+    }
+
+    #[inline]
+    fn touch_now(&mut self, node: usize, call: impl FnOnce(&mut Chip, Instant, &mut HostMemory)) {
+        let now = self.now;
+        let Node { chip, host, .. } = &mut self.nodes[node];
+        call(chip, now, host);
+        self.carry_on(node);
+    }
+
+    /// Puts what the ports of `node` have to say on their cables.
+    #[inline]
+    fn carry_on(&mut self, node: usize) {
+        for port in Port::ALL {
+            self.announce(node, port);
+            while let Some(packet) = self.nodes[node].chip.take_outgoing(port) {
+                let refused = match self.nodes[node].plugs[port.index()] {
+                    Some(Plug { cable, side }) => {
+                        self.cables[cable].cable.send(side, packet, self.crcs.as_ref())
+                    }
+                    None => Some(packet),
+                };
+                if let Some(packet) = refused {
+                    self.nodes[node].chip.recycle(packet);
+                }
+            }
+        }
+    }
+
+    /// Shows the light of a port to its cable if it has changed.
+    #[inline]
+    fn announce(&mut self, node: usize, port: Port) {
+        let this = &mut self.nodes[node];
+        let light = this.chip.own_link(port);
+        if light == this.shown[port.index()] {
+            return;
+        }
+        if let Some(Plug { cable, side }) = this.plugs[port.index()]
+            && self.cables[cable].cable.is_connected()
+        {
+            this.shown[port.index()] = light;
+            self.cables[cable].cable.show(side, light, self.now);
+        }
+    }
+
+    /// A port sees another light than before.
+    fn see(&mut self, node: usize, port: Port, light: PeerState) {
+        if self.nodes[node].seen[port.index()] != light {
+            self.nodes[node].seen[port.index()] = light;
+            self.touch_now(node, |chip, now, host| chip.peer_link(port, light, now, host));
+        }
+    }
+}
