@@ -15,6 +15,7 @@
 
 use crate::chip::{DmaError, Host};
 use crate::vtime::{Rng, Seed};
+use crate::world::WorldHost;
 use qhca_driver::dma::{DmaMemory, PAGE_BYTES};
 use qhca_driver::env::IOVA_LIMIT;
 use qhca_irq::VectorSet;
@@ -167,6 +168,12 @@ impl HostMemory {
         }
         self.refusals.push_back(Refusal { iova, len_bytes, is_write });
         DmaError { iova, len_bytes }
+    }
+}
+
+impl WorldHost for HostMemory {
+    fn set_irq_faults(&mut self, faults: IrqFaults) {
+        self.irqs_mut().set_faults(faults);
     }
 }
 

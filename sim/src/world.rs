@@ -17,11 +17,11 @@
 //! A world knows no clock and no thread: [`backend`](crate::backend) turns one with real time and threads, the
 //! laboratory with virtual time.
 
-use crate::chip::{Chip, Config, Injection, PeerState};
+use crate::chip::{Chip, Config, Host, Injection, PeerState};
 use crate::fabric::crc::Crcs;
 use crate::fabric::{Arrival, Cable, CableConfig, LineFaults, Side};
 use crate::faults::{Fault, FaultPlan};
-use crate::host::HostMemory;
+use crate::host::{HostMemory, IrqFaults};
 use crate::vtime::Seed;
 use qhca_regs::{Instant, Port};
 
@@ -47,9 +47,15 @@ struct Plug {
     side: Side,
 }
 
-struct Node {
+/// What a chip of a world may be plugged into.
+pub trait WorldHost: Host {
+    /// A planned fault of the interrupt lines; hosts that cannot lose interrupts ignore it.
+    fn set_irq_faults(&mut self, _: IrqFaults) {}
+}
+
+struct Node<H> {
     chip: Chip,
-    host: HostMemory,
+    host: H,
     plugs: [Option<Plug>; 2],
     /// What each port last showed its cable.
     shown: [PeerState; 2],
@@ -63,11 +69,13 @@ struct Laid {
 }
 
 /// Chips, cables, time.
-pub struct World {
+///
+/// Its chips' hosts are of kind `H`: memory of this process, or another's (the vfio-user server).
+pub struct World<H = HostMemory> {
     now: Instant,
     seed: Seed,
     crcs: Option<Crcs>,
-    nodes: Vec<Node>,
+    nodes: Vec<Node<H>>,
     cables: Vec<Laid>,
     plan: FaultPlan,
 }
@@ -79,6 +87,16 @@ const IOVA_PER_NODE: u64 = 1 << 34;
 const MAX_STEPS_AT_ONCE: u32 = 1 << 24;
 
 impl World {
+    /// Adds a chip on memory of this process.
+    pub fn add(&mut self, config: Config) -> NodeId {
+        let id = self.nodes.len();
+        let first_iova = (id as u64 + 1) * IOVA_PER_NODE;
+        let host = HostMemory::new(self.seed, &format!("node {id}"), first_iova);
+        self.add_on(config, host)
+    }
+}
+
+impl<H: WorldHost> World<H> {
     /// An empty world. With `crc`, check sums are computed and checked on every cable.
     pub fn new(seed: Seed, crc: bool) -> Self {
         Self {
@@ -91,17 +109,11 @@ impl World {
         }
     }
 
-    /// Adds a chip.
-    pub fn add(&mut self, config: Config) -> NodeId {
+    /// Adds a chip that is plugged into `host`.
+    pub fn add_on(&mut self, config: Config, host: H) -> NodeId {
         let id = self.nodes.len();
-        let first_iova = (id as u64 + 1) * IOVA_PER_NODE;
-        self.nodes.push(Node {
-            chip: Chip::new(config),
-            host: HostMemory::new(self.seed, &format!("node {id}"), first_iova),
-            plugs: [None; 2],
-            shown: [PeerState::Silent; 2],
-            seen: [PeerState::Silent; 2],
-        });
+        let (plugs, silent) = ([None; 2], [PeerState::Silent; 2]);
+        self.nodes.push(Node { chip: Chip::new(config), host, plugs, shown: silent, seen: silent });
         NodeId(id)
     }
 
@@ -161,7 +173,7 @@ impl World {
     }
 
     /// The nodes, in the order of adding.
-    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<H> {
         (0..self.nodes.len()).map(NodeId)
     }
 
@@ -171,18 +183,18 @@ impl World {
     }
 
     /// The chip of `node` and its host, for what has no time: records, modes, the account.
-    pub fn chip_mut(&mut self, node: NodeId) -> (&mut Chip, &mut HostMemory) {
+    pub fn chip_mut(&mut self, node: NodeId) -> (&mut Chip, &mut H) {
         let node = &mut self.nodes[node.0];
         (&mut node.chip, &mut node.host)
     }
 
     /// The host of `node`.
-    pub fn host(&self, node: NodeId) -> &HostMemory {
+    pub fn host(&self, node: NodeId) -> &H {
         &self.nodes[node.0].host
     }
 
     /// The host of `node`, to map memory and take interrupts.
-    pub fn host_mut(&mut self, node: NodeId) -> &mut HostMemory {
+    pub fn host_mut(&mut self, node: NodeId) -> &mut H {
         &mut self.nodes[node.0].host
     }
 
@@ -300,7 +312,7 @@ impl World {
             Fault::Pull(cable) => self.unplug(cable),
             Fault::Replug(cable) => self.replug(cable),
             Fault::Line(cable, from, faults) => self.set_line_faults(cable, from, faults),
-            Fault::Irq(node, faults) => self.host_mut(node).irqs_mut().set_faults(faults),
+            Fault::Irq(node, faults) => self.host_mut(node).set_irq_faults(faults),
             Fault::Remove(node) => self.touch_now(node.0, |chip, _, _| chip.set_present(false)),
             Fault::Return(node) => self.touch_now(node.0, |chip, _, _| chip.set_present(true)),
         }
@@ -308,13 +320,13 @@ impl World {
 
     /// Calls the chip of `node` at `now`, and carries on what comes of it.
     #[inline]
-    fn touch(&mut self, node: usize, now: Instant, call: impl FnOnce(&mut Chip, Instant, &mut HostMemory)) {
+    fn touch(&mut self, node: usize, now: Instant, call: impl FnOnce(&mut Chip, Instant, &mut H)) {
         self.advance_to(now);
         self.touch_now(node, call);
     }
 
     #[inline]
-    fn touch_now(&mut self, node: usize, call: impl FnOnce(&mut Chip, Instant, &mut HostMemory)) {
+    fn touch_now(&mut self, node: usize, call: impl FnOnce(&mut Chip, Instant, &mut H)) {
         let now = self.now;
         let Node { chip, host, .. } = &mut self.nodes[node];
         call(chip, now, host);
