@@ -78,6 +78,23 @@ impl EventFd {
             _ => 0,
         }
     }
+
+    /// Waits until the counter is raised, at most `timeout_ns` nanoseconds (`None`: for ever). Takes nothing from it.
+    ///
+    /// A signal ends the wait as the timeout does: whoever waits looks at the clock anyway.
+    pub fn wait(&self, timeout_ns: Option<u64>) {
+        const NS_PER_S: u64 = 1_000_000_000;
+        let span = timeout_ns.map(|ns| libc::timespec {
+            tv_sec: (ns / NS_PER_S) as libc::time_t,
+            tv_nsec: (ns % NS_PER_S) as libc::c_long,
+        });
+        let span = span.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let mut polled = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let at = &raw mut polled;
+        // Ready, timed out or interrupted: the caller drains and looks at the clock in any case.
+        // SAFETY: one whole pollfd and, unless null, one whole timespec, both alive through the call; no signal mask.
+        let _ready = unsafe { libc::ppoll(at, 1, span, std::ptr::null()) };
+    }
 }
 
 impl AsFd for EventFd {
@@ -187,6 +204,17 @@ mod tests {
         (0..3).for_each(|_| event.signal());
         assert_eq!(event.drain(), 3);
         assert_eq!(event.drain(), 0);
+    }
+
+    #[test]
+    fn wait_ends_with_the_timeout_or_at_once_when_the_counter_is_raised() {
+        let event = EventFd::new().expect("a descriptor");
+        let start = std::time::Instant::now();
+        event.wait(Some(300_000));
+        assert!(start.elapsed().as_nanos() >= 300_000);
+        event.signal();
+        event.wait(None);
+        assert_eq!(event.drain(), 1, "waiting takes nothing");
     }
 
     #[test]
