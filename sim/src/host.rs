@@ -72,6 +72,8 @@ pub struct Irqs {
     pending: VectorSet,
     counts: [u64; Vector::COUNT],
     intx: bool,
+    /// The host masks the legacy line when it fires, until the driver has looked.
+    intx_masked: bool,
     lost: u64,
     unheard: u64,
     faults: IrqFaults,
@@ -228,6 +230,7 @@ impl Irqs {
             pending: VectorSet::EMPTY,
             counts: [0; Vector::COUNT],
             intx: false,
+            intx_masked: false,
             lost: 0,
             unheard: 0,
             faults: IrqFaults::default(),
@@ -244,6 +247,13 @@ impl Irqs {
     pub fn disconnect_all(&mut self) {
         self.lines = Default::default();
         self.pending = VectorSet::EMPTY;
+        self.intx_masked = false;
+    }
+
+    /// Lets the legacy line fire again; it does so at once if it is still asserted.
+    pub fn unmask_intx(&mut self) {
+        self.intx_masked = false;
+        self.set_intx(self.intx);
     }
 
     /// Changes what goes wrong with messages.
@@ -303,7 +313,8 @@ impl Irqs {
 
     fn set_intx(&mut self, asserted: bool) {
         self.intx = asserted;
-        if asserted {
+        if asserted && !self.intx_masked {
+            self.intx_masked = true;
             self.fire(Vector::DEFAULT);
         }
     }

@@ -1,5 +1,6 @@
 //! The world without a card: chip model, fabric, faults, virtual time.
 
+pub mod backend;
 pub mod chip;
 pub mod fabric;
 pub mod faults;
