@@ -8,6 +8,7 @@ pub mod eeprom;
 pub mod env;
 pub mod gpio;
 pub mod identity;
+pub mod link;
 pub mod options;
 pub mod ports;
 pub mod rx;
