@@ -6,6 +6,7 @@ pub mod control;
 pub mod dma;
 pub mod eeprom;
 pub mod env;
+pub mod fault;
 pub mod gpio;
 pub mod identity;
 pub mod link;
