@@ -20,28 +20,52 @@
 //! chip reset, heartbeat, performance sampling.
 
 pub mod account;
+mod ahb;
 pub mod board;
 pub mod config;
+mod counter;
+pub mod credit;
+mod dispatch;
+mod error;
+mod gpio;
 pub mod host;
+mod interrupt;
+mod link;
 pub mod log;
 pub mod packet;
+mod recv;
 mod send;
 mod store;
+#[cfg(test)]
+mod tests;
+mod twsi;
 pub mod wrong;
 
 pub use account::{Account, Drop};
 pub use board::Board;
 pub use config::{Config, EagerFull, Habits, Timing};
+pub use credit::FlowUpdate;
 pub use host::{DmaError, Host, NoHost};
 pub use log::{Access, Log, Totals};
 pub use packet::{Meta, Packet};
 pub use wrong::{WrongChip, WrongSet};
 
+use ahb::Ahb;
+use counter::Counters;
+use credit::Credits;
+use error::Errors;
+use gpio::Gpio;
+use interrupt::Interrupts;
+use link::Link;
 use packet::Pool;
+use qhca_regs::map::port;
 use qhca_regs::status::{ErrBits, HwErrBits, PortErrBits};
 use qhca_regs::{BAR_LEN_BYTES, GONE, Instant, Port};
+use recv::Receiver;
+use send::Sender;
 use std::collections::VecDeque;
 use store::Store;
+use twsi::Twsi;
 
 /// An error to be raised from outside, as a fault of the hardware would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,39 +107,75 @@ pub enum IntMode {
 pub struct Chip {
     config: Config,
     store: Store,
+    int: Interrupts,
+    err: Errors,
+    counters: Counters,
+    gpio: Gpio,
+    twsi: Twsi,
+    ahb: Ahb,
+    links: [Link; 2],
+    credits: [Credits; 2],
+    recv: Receiver,
+    send: Sender,
     account: Account,
     log: Log,
     pool: Pool,
     outbox: [VecDeque<Packet>; 2],
+    /// Packets that a port in loopback has sent to itself.
+    looped: VecDeque<Packet>,
+    random: u64,
     present: bool,
 }
 
 impl Chip {
     /// A chip just out of reset.
     pub fn new(config: Config) -> Self {
+        let board = config.board;
+        let store = Store::new(board);
+        let single_port = Port::ALL.iter().any(|&port| board.speeds(port) == 0);
+        let link = |p: Port| Link::new(board.speeds(p), store.get(port::IBC_CTRL_B.port(p).offset()));
         Self {
-            store: Store::new(config.board),
+            int: Interrupts::new(),
+            err: Errors::new(),
+            counters: Counters::new(),
+            gpio: Gpio::new(config.modules, board.has_qsfp()),
+            twsi: Twsi::new(&config),
+            ahb: Ahb::new(),
+            links: Port::ALL.map(link),
+            credits: Default::default(),
+            recv: Receiver::new(single_port),
+            send: Sender::new(),
             account: Account::new(),
             log: Log::default(),
             pool: Pool::default(),
             outbox: Default::default(),
+            looped: VecDeque::new(),
+            random: config.seed,
             present: true,
+            store,
             config,
         }
     }
 
     /// Software reads the register at `offset`, which is rounded down to a multiple of 8.
-    pub fn read(&mut self, offset: u32, now: Instant, _host: &mut impl Host) -> u64 {
-        let value = if self.present && offset < BAR_LEN_BYTES { self.store.read(offset & !7) } else { GONE };
+    #[inline]
+    pub fn read(&mut self, offset: u32, now: Instant, host: &mut impl Host) -> u64 {
+        let _ = host; // reads have no side effect in memory; the signature leaves room for chips that have
+        let value = match self.present && offset < BAR_LEN_BYTES {
+            true => self.read_at(offset & !7, now),
+            false => GONE,
+        };
         self.log.note(now, Access::Read { offset, value });
         value
     }
 
     /// Software writes `value` to the register at `offset`, or to one qword of a send buffer.
-    pub fn write(&mut self, offset: u32, value: u64, now: Instant, _host: &mut impl Host) {
+    #[inline]
+    pub fn write(&mut self, offset: u32, value: u64, now: Instant, host: &mut impl Host) {
         self.log.note(now, Access::Write { offset, value });
         if self.present && offset < BAR_LEN_BYTES {
-            self.store.write(offset & !7, value);
+            self.write_at(offset & !7, value, now, host);
+            self.deliver_looped(now, host);
         }
     }
 
@@ -127,65 +187,104 @@ impl Chip {
     /// Software writes 32 bits: to a send buffer, or to the low half of a register, whose upper half becomes 0. Writes
     /// to an upper half alone are dropped (F-301).
     pub fn write32(&mut self, offset: u32, value: u32, now: Instant, host: &mut impl Host) {
-        if offset & 4 == 0 {
-            self.write(offset, u64::from(value), now, host);
+        match offset {
+            send::START..send::END => self.write_burst(offset & !3, &[value], now, host),
+            _ if offset & 4 == 0 => self.write(offset, u64::from(value), now, host),
+            _ => self.log.note(now, Access::Write { offset, value: u64::from(value) }),
         }
     }
 
-    /// Software streams `dwords` to a send buffer, ascending from `offset`.
-    pub fn write_burst(&mut self, offset: u32, dwords: &[u32], now: Instant, _host: &mut impl Host) {
+    /// Software streams `dwords` to a send buffer, ascending from `offset`, a multiple of 4. Outside the send buffers
+    /// it is the same as qword writes.
+    #[inline]
+    pub fn write_burst(&mut self, offset: u32, dwords: &[u32], now: Instant, host: &mut impl Host) {
         self.log.note(now, Access::Burst { offset, dwords: dwords.len() as u32 });
+        if !self.present || offset >= BAR_LEN_BYTES {
+            return;
+        }
+        if (send::START..send::END).contains(&offset) {
+            self.fill_buffer(offset, dwords, now, host);
+            return self.deliver_looped(now, host);
+        }
+        for (n, pair) in dwords.chunks(2).enumerate() {
+            let high = pair.get(1).copied().unwrap_or(0);
+            let at = offset.saturating_add(8 * n as u32);
+            if at < BAR_LEN_BYTES {
+                self.write_at(at & !7, u64::from(pair[0]) | u64::from(high) << 32, now, host);
+            }
+        }
+        self.deliver_looped(now, host);
     }
 
     /// A packet arrives at `port`: `bytes` from the LRH to the last pad byte, network order, without CRCs.
+    #[inline]
     pub fn deliver(&mut self, port: Port, bytes: &[u8], meta: Meta, now: Instant, host: &mut impl Host) {
-        let _ = (bytes, meta, now, host);
-        self.account.drop(port, Drop::PortDown);
+        if self.present {
+            self.receive(port, bytes, meta, now, host);
+        }
+    }
+
+    /// A port in loopback receives what it has sent.
+    #[inline]
+    fn deliver_looped(&mut self, now: Instant, host: &mut impl Host) {
+        while let Some(packet) = self.looped.pop_front() {
+            self.receive(packet.port, &packet.bytes, packet.meta, now, host);
+            self.pool.give(packet.bytes);
+        }
     }
 
     /// The next packet that `port` has put on the wire, oldest first. Hand its buffer back with
     /// [`recycle`](Self::recycle).
+    #[inline]
     pub fn take_outgoing(&mut self, port: Port) -> Option<Packet> {
         self.outbox[port.index()].pop_front()
     }
 
     /// Takes back the buffer of a packet that [`take_outgoing`](Self::take_outgoing) gave out.
+    #[inline]
     pub fn recycle(&mut self, packet: Packet) {
         self.pool.give(packet.bytes);
     }
 
     /// Lets everything happen that is due at `now`.
-    pub fn advance(&mut self, _now: Instant, _host: &mut impl Host) {}
+    pub fn advance(&mut self, now: Instant, host: &mut impl Host) {
+        for port in Port::ALL {
+            self.advance_link(port, now, host);
+        }
+        self.advance_send(now, host);
+        self.advance_receive(now, host);
+        self.deliver_looped(now, host);
+    }
 
     /// When [`advance`](Self::advance) has something to do next.
     pub fn next_deadline(&self) -> Option<Instant> {
-        None
-    }
-
-    /// What the other end of `port`'s cable shows from now on.
-    pub fn peer_link(&mut self, port: Port, peer: PeerState, now: Instant, host: &mut impl Host) {
-        let _ = (port, peer, now, host);
-    }
-
-    /// What `port` shows the other end of its cable.
-    pub fn own_link(&self, port: Port) -> PeerState {
-        let _ = port;
-        PeerState::Silent
+        let links = self.links.iter().filter_map(Link::next_deadline).min();
+        let credits = Port::ALL.into_iter().filter_map(|port| self.flow_deadline(port)).min();
+        [links, credits, self.send.next_deadline(), self.recv.next_timer()].into_iter().flatten().min()
     }
 
     /// Raises error bits as a fault would.
     pub fn inject(&mut self, injection: Injection, now: Instant, host: &mut impl Host) {
-        let _ = (injection, now, host);
+        self.inject_error(injection, now, host);
     }
 
     /// How interrupts are signalled; the host sets it when it enables or disables MSI-X.
     pub fn set_int_mode(&mut self, mode: IntMode, now: Instant, host: &mut impl Host) {
-        let _ = (mode, now, host);
+        self.change_int_mode(mode, now, host);
     }
 
     /// Pulls the card out (reads give all ones, writes go nowhere) or plugs it in again.
     pub fn set_present(&mut self, present: bool) {
         self.present = present;
+    }
+
+    /// The next number of the chip's one generator (SplitMix64).
+    fn draw(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.random;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
     }
 
     /// What was thrown away, counted where it happened.

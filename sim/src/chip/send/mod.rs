@@ -1,4 +1,343 @@
-//! Sending.
+//! Sending: from a full send buffer through checks and credits to the wire.
+//!
+//! ```text
+//!   software fills a buffer -> complete -> checks -> queue of its lane -> credits, link, SendEnable -> wire
+//!            (buffer)                      (check)    one a lane a port    VL15 first, lanes in turn    free (avail)
+//! ```
+//!
+//! VL15 goes out first, without credits, once the link has reached INIT; data lanes take turns while it is ACTIVE.
+//! A packet that the link is not up for is dropped with an error and its buffer freed (F-364).
+
+mod avail;
+mod buffer;
+mod check;
+
+pub(super) use buffer::{END, START};
+
+use super::account::Drop;
+use super::interrupt::send_done;
+use super::packet::append_dwords;
+use super::recv::credits_of;
+use super::wrong::WrongChip;
+use super::{Chip, Host, Meta, Packet};
+use avail::Avail;
+use buffer::{Buffers, Filled, locate};
+use qhca_regs::layout::Pbc;
+use qhca_regs::map::{counter, device, port};
+use qhca_regs::status::{ErrBits, PortErrBits};
+use qhca_regs::{Buffer, Duration, Instant, Port};
+use std::collections::VecDeque;
 
 /// The longest packet that a send buffer holds, bytes.
 pub(super) const MAX_PACKET_BYTES: usize = 0x1080 - 8;
+const LANES: usize = 8;
+const VL15: u8 = 15;
+/// One tick of a PBC's static rate count: a qword at 40 Gb/s (F-365).
+const RATE_TICK: Duration = Duration::from_nanos(2);
+
+/// One port's side of sending.
+struct PortSender {
+    enabled: bool,
+    lanes: [VecDeque<Buffer>; LANES],
+    vl15: VecDeque<Buffer>,
+    /// Packets in all queues.
+    queued: usize,
+    next_lane: usize,
+    /// When the line, or a packet's static rate, lets the next one start.
+    free_at: Instant,
+    /// Whether a packet waits for that and for nothing else.
+    waits: bool,
+    /// The buffer whose packet is on the line.
+    on_line: Option<Buffer>,
+}
+
+impl PortSender {
+    /// Whether something will happen at `free_at`.
+    fn is_timed(&self) -> bool {
+        self.on_line.is_some() || self.waits
+    }
+}
+
+/// See the chapter's head.
+pub(super) struct Sender {
+    buffers: Buffers,
+    avail: Avail,
+    ports: [PortSender; 2],
+}
+
+impl Sender {
+    pub(super) fn new() -> Self {
+        let port = |_| PortSender {
+            enabled: false,
+            lanes: Default::default(),
+            vl15: VecDeque::new(),
+            queued: 0,
+            next_lane: 0,
+            free_at: Instant::ZERO,
+            waits: false,
+            on_line: None,
+        };
+        Self { buffers: Buffers::new(), avail: Avail::new(), ports: Port::ALL.map(port) }
+    }
+
+    /// When the line of a port becomes free with something waiting for that.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.ports.iter().filter(|port| port.is_timed()).map(|port| port.free_at).min()
+    }
+
+    /// Whether no packet waits on `port`.
+    pub(super) fn is_idle(&self, port: Port) -> bool {
+        let sender = &self.ports[port.index()];
+        sender.queued == 0 && sender.on_line.is_none()
+    }
+}
+
+impl Chip {
+    /// Software writes `dwords` to the send buffers, from byte `offset` of BAR 0 on.
+    pub(super) fn fill_buffer(&mut self, offset: u32, dwords: &[u32], now: Instant, host: &mut impl Host) {
+        let Some((buffer, dword)) = locate(offset) else { return };
+        if dwords.is_empty() {
+            return;
+        }
+        if self.send.buffers.is_taken_by(buffer, dword) {
+            let toggles = !self.config.wrong.has(WrongChip::AvailCheckStuck);
+            self.send.avail.take(buffer, toggles);
+        }
+        let early = u16::from(self.config.wrong.has(WrongChip::LaunchesEarly));
+        match self.send.buffers.fill(buffer, dword, dwords, early) {
+            Filled::Partly => {}
+            Filled::Complete => self.launch(buffer, now, host),
+            Filled::Fault => {
+                self.mark_buffer(buffer);
+                self.raise_err(ErrBits::SEND_ARM_LAUNCH_ERR, now, host);
+            }
+        }
+    }
+
+    /// Sets the bit of `buffer` in `SendBufErr`.
+    fn mark_buffer(&mut self, buffer: Buffer) {
+        let offset = device::SEND_BUF_ERR.index((buffer.index() / 64) as u32).offset();
+        let word = self.store.get(offset) | 1 << (buffer.index() % 64);
+        self.store.set(offset, word);
+    }
+
+    fn launch(&mut self, buffer: Buffer, now: Instant, host: &mut impl Host) {
+        let pbc = self.send.buffers.pbc(buffer);
+        let port = self.port_of(pbc);
+        if let Err(refusal) = self.check_packet(buffer, pbc, port) {
+            self.account.drop(port, Drop::SendRefused);
+            self.mark_buffer(buffer);
+            if let Some(counter) = refusal.counter {
+                self.counters.bump_port(counter, port, 1);
+            }
+            if !refusal.symptom.is_empty() {
+                let symptom = port::SEND_HDR_ERR_SYMPTOM.port(port).offset();
+                self.store.set(symptom, self.store.get(symptom) | refusal.symptom.bits());
+            }
+            self.raise_port_err(port, refusal.port, now, host);
+            self.raise_err(refusal.device, now, host);
+            return;
+        }
+        let sender = &mut self.send.ports[port.index()];
+        match pbc.vl15() {
+            true => sender.vl15.push_back(buffer),
+            false => sender.lanes[usize::from(pbc.vl())].push_back(buffer),
+        }
+        sender.queued += 1;
+        self.pump(port, now, host);
+    }
+
+    fn port_of(&self, pbc: Pbc) -> Port {
+        if self.config.wrong.has(WrongChip::PbcPortIgnored) { Port::P0 } else { pbc.port() }
+    }
+
+    /// Puts on the wire what may go.
+    pub(super) fn pump(&mut self, port: Port, now: Instant, host: &mut impl Host) {
+        self.send.ports[port.index()].waits = false;
+        while self.send.ports[port.index()].queued > 0 {
+            let sender = &mut self.send.ports[port.index()];
+            if !sender.enabled || sender.on_line.is_some() {
+                return;
+            }
+            if sender.free_at > now {
+                sender.waits = true;
+                return;
+            }
+            let Some(buffer) = self.choose(port) else { return };
+            self.send.ports[port.index()].queued -= 1;
+            let pbc = self.send.buffers.pbc(buffer);
+            if self.links[port.index()].sends(pbc.vl15()) {
+                self.transmit(port, buffer, pbc, now, host);
+            } else {
+                self.drop_launched(port, buffer, pbc, now, host);
+            }
+        }
+    }
+
+    /// Takes the next buffer that may go from the queues: VL15, then the lanes in turn, as credits allow.
+    fn choose(&mut self, port: Port) -> Option<Buffer> {
+        let sender = &mut self.send.ports[port.index()];
+        if let Some(buffer) = sender.vl15.pop_front() {
+            return Some(buffer);
+        }
+        let link = &self.links[port.index()];
+        for step in 0..LANES {
+            let lane = (sender.next_lane + step) % LANES;
+            let Some(&buffer) = sender.lanes[lane].front() else { continue };
+            let dwords = self.send.buffers.pbc(buffer).written_dwords() - Pbc::LEN_DWORDS;
+            if link.sends(false) && !self.credits[port.index()].allow(lane, credits_of(4 * dwords)) {
+                continue;
+            }
+            sender.next_lane = (lane + 1) % LANES;
+            sender.lanes[lane].pop_front();
+            return Some(buffer);
+        }
+        self.counters.bump_port(counter::TX_FLOW_STALL_CNT, port, 1);
+        None
+    }
+
+    fn transmit(&mut self, port: Port, buffer: Buffer, pbc: Pbc, now: Instant, host: &mut impl Host) {
+        let mut bytes = self.pool.take();
+        let words = &self.send.buffers.dwords(buffer)[Pbc::LEN_DWORDS..pbc.written_dwords()];
+        append_dwords(&mut bytes, words);
+        let vl = if pbc.vl15() { VL15 } else { pbc.vl() };
+        if !pbc.vl15() {
+            self.credits[port.index()].spend(usize::from(vl), credits_of(bytes.len()));
+        }
+        self.counters.bump_port(counter::TX_DATA_PKT_CNT, port, 1);
+        self.counters.bump_port(counter::TX_DWORD_CNT, port, u64::from(pbc.len_dwords()));
+        self.account.sent[port.index()] += 1;
+        let meta = Meta { ends_bad: pbc.test_ebp(), ..Meta::GOOD };
+        let packet = Packet { bytes, vl, sent_at: now, port, meta };
+        if self.links[port.index()].is_looped() {
+            self.looped.push_back(packet);
+        } else {
+            self.outbox[port.index()].push_back(packet);
+        }
+        let on_line = match self.config.timing.pace_line {
+            true => self.links[port.index()].time_of(pbc.len_dwords()),
+            false => Duration::ZERO,
+        };
+        let pause = RATE_TICK.times(u64::from(pbc.static_rate()));
+        let sender = &mut self.send.ports[port.index()];
+        sender.free_at = now + on_line + pause;
+        if on_line == Duration::ZERO {
+            self.finish(port, buffer, pbc, now, host);
+        } else {
+            sender.on_line = Some(buffer);
+        }
+    }
+
+    /// The packet of `buffer` has left.
+    fn finish(&mut self, port: Port, buffer: Buffer, pbc: Pbc, now: Instant, host: &mut impl Host) {
+        self.send.buffers.reset(buffer);
+        self.free_buffer(buffer, now, host);
+        if pbc.intr() {
+            self.raise(send_done(port), now, host);
+        }
+    }
+
+    /// The link is not up for the packet of `buffer`.
+    fn drop_launched(&mut self, port: Port, buffer: Buffer, pbc: Pbc, now: Instant, host: &mut impl Host) {
+        let error = match pbc.vl15() {
+            true => PortErrBits::SEND_DROPPED_SMP_PKT_ERR,
+            false => PortErrBits::SEND_DROPPED_DATA_PKT_ERR,
+        };
+        self.account.drop(port, Drop::SendLinkDown);
+        self.counters.bump_port(counter::TX_DROPPED_PKT_CNT, port, 1);
+        self.mark_buffer(buffer);
+        self.send.buffers.reset(buffer);
+        self.free_buffer(buffer, now, host);
+        self.raise_port_err(port, error, now, host);
+    }
+
+    /// Lets packets leave the line and the next ones start: when the line became free, not when somebody looked.
+    pub(super) fn advance_send(&mut self, now: Instant, host: &mut impl Host) {
+        for port in Port::ALL {
+            loop {
+                let sender = &mut self.send.ports[port.index()];
+                let at = sender.free_at;
+                if !sender.is_timed() || at > now {
+                    break;
+                }
+                if let Some(buffer) = sender.on_line.take() {
+                    let pbc = self.send.buffers.pbc(buffer);
+                    self.finish(port, buffer, pbc, at, host);
+                }
+                self.pump(port, at, host);
+            }
+        }
+    }
+
+    /// `SendCtrl`: the avail image, and the disarm command.
+    pub(super) fn write_send_ctrl(&mut self, value: u64, now: Instant, host: &mut impl Host) {
+        let control = device::SendCtrl(value);
+        if control.disarm()
+            && let Some(buffer) = Buffer::new(usize::from(control.disarm_send_buf()))
+        {
+            self.disarm(buffer, now, host);
+        }
+        self.control_avail(control, now, host);
+    }
+
+    /// Empties `buffer` as if its packet had been sent.
+    fn disarm(&mut self, buffer: Buffer, now: Instant, host: &mut impl Host) {
+        if self.config.wrong.has(WrongChip::DisarmIgnored) {
+            return;
+        }
+        for port in Port::ALL {
+            let sender = &mut self.send.ports[port.index()];
+            if sender.on_line == Some(buffer) {
+                return; // already on the wire: it ends as sent
+            }
+            let before = sender.queued;
+            let keep = |queued: &Buffer| *queued != buffer;
+            sender.vl15.retain(keep);
+            sender.lanes.iter_mut().for_each(|lane| lane.retain(keep));
+            sender.queued = sender.vl15.len() + sender.lanes.iter().map(VecDeque::len).sum::<usize>();
+            if sender.queued < before {
+                self.account.drop(port, Drop::SendCancelled);
+            }
+        }
+        self.send.buffers.reset(buffer);
+        if self.send.avail.is_busy(buffer) {
+            self.free_buffer(buffer, now, host);
+        }
+    }
+
+    /// `SendCtrl_p`: may the port send, and must it empty its queues.
+    pub(super) fn write_port_send_ctrl(
+        &mut self,
+        port: Port,
+        value: u64,
+        now: Instant,
+        host: &mut impl Host,
+    ) {
+        let control = port::SendCtrl(value);
+        if control.txe_abort_ibc() || control.txe_drain_la_fifo() || control.txe_drain_rm_fifo() {
+            self.cancel_queued(port, now, host);
+        }
+        self.send.ports[port.index()].enabled = control.send_enable();
+        self.pump(port, now, host);
+    }
+
+    /// Discards what waits to be sent, freeing its buffers (F-366).
+    fn cancel_queued(&mut self, port: Port, now: Instant, host: &mut impl Host) {
+        while let Some(buffer) = self.next_queued(port) {
+            self.account.drop(port, Drop::SendCancelled);
+            self.send.buffers.reset(buffer);
+            self.free_buffer(buffer, now, host);
+        }
+    }
+
+    fn next_queued(&mut self, port: Port) -> Option<Buffer> {
+        let sender = &mut self.send.ports[port.index()];
+        let buffer =
+            sender.vl15.pop_front().or_else(|| sender.lanes.iter_mut().find_map(VecDeque::pop_front))?;
+        sender.queued -= 1;
+        Some(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! Credits: how much a port may send on each data lane before the other end has made room.
+//!
+//! ```text
+//!   sender                                   receiver
+//!   sent  = credits used so far       --->   received = what came
+//!   limit = what the peer allows     <---    received - held + RxMaxCreditVL
+//! ```
+//!
+//! Both counts run on for ever (modulo 2^32 here, 2^12 on the wire) and travel in a [`FlowUpdate`]. The receiver takes
+//! `sent` as what has come, so that a packet lost on the cable costs nothing for long. A cable that carries no updates
+//! leaves its sender unlimited (F-370). VL15 has no credits.
+
+use super::recv::CREDIT_BYTES;
+use super::{Chip, Host};
+use qhca_regs::map::{counter, port};
+use qhca_regs::{Duration, Instant, Port};
+
+const LANES: usize = 8;
+
+/// What one end of a link tells the other about its credits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowUpdate {
+    /// Credits that the teller has used on each lane, ever.
+    pub sent: [u32; LANES],
+    /// Up to which count the other end may go.
+    pub limit: [u32; LANES],
+}
+
+/// The credits of one port.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Credits {
+    sent: [u32; LANES],
+    received: [u32; LANES],
+    /// `None` until the cable carries updates.
+    limit: Option<[u32; LANES]>,
+    told: FlowUpdate,
+    told_at: Option<Instant>,
+}
+
+impl Credits {
+    /// Whether `needs` more may be sent on `lane`.
+    #[inline]
+    pub(super) fn allow(&self, lane: usize, needs: usize) -> bool {
+        match &self.limit {
+            None => true,
+            Some(limit) => limit[lane].wrapping_sub(self.sent[lane]) as i32 >= needs as i32,
+        }
+    }
+
+    #[inline]
+    pub(super) fn spend(&mut self, lane: usize, needs: usize) {
+        self.sent[lane] = self.sent[lane].wrapping_add(needs as u32);
+    }
+
+    /// A packet came on `lane`; VL15 has no credits.
+    #[inline]
+    pub(super) fn arrive(&mut self, lane: usize, needs: usize) {
+        if let Some(received) = self.received.get_mut(lane) {
+            *received = received.wrapping_add(needs as u32);
+        }
+    }
+
+    /// A link that goes down forgets both counts; whoever has heard updates waits for a new one.
+    pub(super) fn restart(&mut self) {
+        let limit = self.limit.map(|_| [0; LANES]);
+        *self = Self { limit, ..Self::default() };
+    }
+}
+
+/// 128 ns, the unit of `FlowCtrlPeriod`.
+const PERIOD_UNIT: Duration = Duration::from_nanos(128);
+
+impl Chip {
+    /// What `port` has to tell the other end about its credits: something if that has changed, at most once in a
+    /// `FlowCtrlPeriod`. A cable that carries credits asks after every call that moved packets.
+    pub fn flow_update(&mut self, port: Port, now: Instant) -> Option<FlowUpdate> {
+        let update = self.flow_now(port);
+        let period = PERIOD_UNIT.times(u64::from(self.links[port.index()].flow_period()));
+        let credits = &mut self.credits[port.index()];
+        let early = credits.told_at.is_some_and(|at| now < at + period);
+        if update == credits.told && credits.told_at.is_some()
+            || early
+            || !self.links[port.index()].takes(true)
+        {
+            return None;
+        }
+        credits.told = update;
+        credits.told_at = Some(now);
+        self.counters.bump_port(counter::TX_FLOW_PKT_CNT, port, 1);
+        Some(update)
+    }
+
+    fn flow_now(&self, port: Port) -> FlowUpdate {
+        let credits = &self.credits[port.index()];
+        let held = self.recv.port(port).held_credits() as u32;
+        let limit = std::array::from_fn(|lane| {
+            let register = port::RX_CREDIT_VL.port(port).index(lane as u32).offset();
+            let most = port::RxCreditVl(self.store.get(register)).rx_max_credit_vl();
+            // Held packets may be of any lane: they count against each.
+            credits.received[lane].wrapping_add(u32::from(most).saturating_sub(held))
+        });
+        FlowUpdate { sent: credits.sent, limit }
+    }
+
+    /// The other end of `port`'s cable tells about its credits.
+    pub fn take_flow_update(&mut self, port: Port, update: FlowUpdate, now: Instant, host: &mut impl Host) {
+        let credits = &mut self.credits[port.index()];
+        credits.limit = Some(update.limit);
+        credits.received = update.sent;
+        self.counters.bump_port(counter::RX_FLOW_PKT_CNT, port, 1);
+        self.pump(port, now, host);
+    }
+
+    /// When [`flow_update`](Self::flow_update) would have something to tell, on a cable that carries credits.
+    pub(super) fn flow_deadline(&self, port: Port) -> Option<Instant> {
+        let credits = &self.credits[port.index()];
+        credits.limit?;
+        let told_at = credits.told_at?;
+        let period = PERIOD_UNIT.times(u64::from(self.links[port.index()].flow_period()));
+        (self.flow_now(port) != credits.told).then(|| told_at + period)
+    }
+
+    /// `RxCreditVL` as it reads: the maximum that was written, and what waiting packets consume, in half credits.
+    pub(super) fn read_rx_credit(&self, port: Port, offset: u32) -> u64 {
+        let consumed = self.recv.port(port).held_credits() * (CREDIT_BYTES / 32);
+        let value = port::RxCreditVl(self.store.get(offset));
+        value.with_rx_bufr_consumed_vl(consumed.min(0xFFF) as u16).0
+    }
+}

@@ -1,0 +1,242 @@
+//! Send buffers: dwords that software streams in, and the count that launches them.
+//!
+//! ```text
+//!   dword 0 1 | 2 ...                         | usable: 544 (small), 1056 (large, VL15)
+//!         PBC | LRH, headers, payload         |
+//! ```
+//!
+//! The first dword of the PBC takes the buffer: its check bit toggles, it is busy. When length + 1 dwords have been
+//! written, in any order, the packet is launched. A dword written twice, a dword too many or one past the usable part is
+//! an arm-launch error; the packet is then not sent and the buffer stays busy until it is disarmed. A dword for a buffer
+//! whose packet has been launched and has not left is one too, and is dropped (F-361).
+
+use qhca_regs::Buffer;
+use qhca_regs::layout::Pbc;
+
+/// Where the send buffers lie in BAR 0.
+pub(in super::super) const START: u32 = 0x10_0000;
+/// First byte after the last of them.
+pub(in super::super) const END: u32 = 0x1C_4000;
+
+const SMALL_DWORDS: usize = 0x880 / 4;
+const LARGE_DWORDS: usize = 0x1080 / 4;
+const MAP_WORDS: usize = LARGE_DWORDS.div_ceil(64);
+/// A length that no packet has: the buffer waits for its PBC, or will never launch.
+const NEVER: u16 = u16::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing in it, or words that came before their PBC.
+    Filling,
+    /// Complete, not yet out.
+    Launched,
+    /// An arm-launch error: waits to be disarmed.
+    Spoiled,
+}
+
+#[derive(Clone)]
+struct Slot {
+    state: State,
+    /// Dwords written so far.
+    have: u16,
+    /// Dwords that launch it.
+    need: u16,
+    written: [u64; MAP_WORDS],
+}
+
+/// What a write to a buffer led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filled {
+    /// More is to come.
+    Partly,
+    /// The packet is complete.
+    Complete,
+    /// An arm-launch error.
+    Fault,
+}
+
+/// All send buffers of the chip.
+pub(super) struct Buffers {
+    words: Vec<u32>,
+    slots: Vec<Slot>,
+}
+
+/// The buffer that byte `offset` of BAR 0 belongs to, and the dword in it; `None` past the last buffer.
+pub(super) fn locate(offset: u32) -> Option<(Buffer, usize)> {
+    const LARGE: u32 = 0x18_0000;
+    let (first, stride, base) =
+        if offset < LARGE { (0, 0x1000, START) } else { (Buffer::SMALL, 0x2000, LARGE) };
+    let past = offset.checked_sub(base)?;
+    let buffer = Buffer::new(first + (past / stride) as usize)?;
+    Some((buffer, (past % stride / 4) as usize))
+}
+
+impl Buffers {
+    pub(super) fn new() -> Self {
+        let slot = Slot { state: State::Filling, have: 0, need: NEVER, written: [0; MAP_WORDS] };
+        let large = Buffer::COUNT - Buffer::SMALL;
+        Self {
+            words: vec![0; Buffer::SMALL * SMALL_DWORDS + large * LARGE_DWORDS],
+            slots: vec![slot; Buffer::COUNT],
+        }
+    }
+
+    fn base(buffer: Buffer) -> usize {
+        match buffer.index() {
+            n if n < Buffer::SMALL => n * SMALL_DWORDS,
+            n => Buffer::SMALL * SMALL_DWORDS + (n - Buffer::SMALL) * LARGE_DWORDS,
+        }
+    }
+
+    /// Dwords from the PBC on, all that the buffer holds.
+    pub(super) fn dwords(&self, buffer: Buffer) -> &[u32] {
+        &self.words[Self::base(buffer)..][..buffer.len_dwords()]
+    }
+
+    /// The buffer's PBC.
+    pub(super) fn pbc(&self, buffer: Buffer) -> Pbc {
+        let base = Self::base(buffer);
+        Pbc::from_dwords(self.words[base], self.words[base + 1])
+    }
+
+    /// Whether this write takes the buffer: it brings the first dword of a PBC to a buffer that has none.
+    pub(super) fn is_taken_by(&self, buffer: Buffer, dword: usize) -> bool {
+        let slot = &self.slots[buffer.index()];
+        dword == 0 && slot.state == State::Filling && slot.written[0] & 1 == 0
+    }
+
+    /// Software writes `dwords` from `dword` of `buffer` on. `early` is by how many dwords too soon it launches.
+    pub(super) fn fill(&mut self, buffer: Buffer, dword: usize, dwords: &[u32], early: u16) -> Filled {
+        let slot = &mut self.slots[buffer.index()];
+        let end = dword + dwords.len();
+        if slot.state == State::Launched {
+            return Filled::Fault;
+        }
+        if slot.state == State::Spoiled || end > buffer.len_dwords() || !slot.mark(dword, end) {
+            slot.state = State::Spoiled;
+            return Filled::Fault;
+        }
+        let base = Self::base(buffer);
+        self.words[base + dword..base + end].copy_from_slice(dwords);
+        if dword == 0 {
+            let length = Pbc::from_dwords(dwords[0], 0).len_dwords();
+            slot.need = if length == 0 { NEVER } else { (length + 1).saturating_sub(early) };
+        }
+        match slot.have.cmp(&slot.need) {
+            std::cmp::Ordering::Less => Filled::Partly,
+            std::cmp::Ordering::Equal => {
+                slot.state = State::Launched;
+                Filled::Complete
+            }
+            std::cmp::Ordering::Greater => {
+                slot.state = State::Spoiled;
+                Filled::Fault
+            }
+        }
+    }
+
+    /// Empties `buffer`.
+    pub(super) fn reset(&mut self, buffer: Buffer) {
+        let slot = &mut self.slots[buffer.index()];
+        slot.state = State::Filling;
+        slot.have = 0;
+        slot.need = NEVER;
+        slot.written = [0; MAP_WORDS];
+    }
+}
+
+impl Slot {
+    /// Notes that dwords `from..to` have been written; false if one of them already was.
+    #[inline]
+    fn mark(&mut self, from: usize, to: usize) -> bool {
+        let mut fresh = true;
+        let mut at = from;
+        while at < to {
+            let (word, bit) = (at / 64, at % 64);
+            let len = (64 - bit).min(to - at);
+            let bits = (u64::MAX >> (64 - len)) << bit;
+            fresh &= self.written[word] & bits == 0;
+            self.written[word] |= bits;
+            at += len;
+        }
+        self.have = self.have.saturating_add((to - from) as u16);
+        fresh
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn small(index: usize) -> Buffer {
+        Buffer::new(index).expect("exists")
+    }
+
+    fn pbc(length: u16) -> [u32; 2] {
+        Pbc(0).with_len_dwords(length).dwords()
+    }
+
+    #[test]
+    fn addresses_lead_to_the_buffers_of_the_data_sheet() {
+        for buffer in (0..Buffer::COUNT).filter_map(Buffer::new) {
+            assert_eq!(locate(buffer.offset()), Some((buffer, 0)));
+            assert_eq!(locate(buffer.offset() + 0x87C), Some((buffer, 543)));
+        }
+        assert_eq!(locate(END), None);
+        assert_eq!(locate(END - 4), Some((Buffer::vl15(qhca_regs::Port::P1), 2047)));
+    }
+
+    #[test]
+    fn buffer_launches_with_its_last_dword() {
+        let mut buffers = Buffers::new();
+        assert_eq!(buffers.fill(small(3), 0, &pbc(7), 0), Filled::Partly);
+        assert_eq!(buffers.fill(small(3), 2, &[1, 2, 3, 4], 0), Filled::Partly);
+        assert_eq!(buffers.fill(small(3), 6, &[5, 6], 0), Filled::Complete);
+        assert_eq!(buffers.dwords(small(3))[2..8], [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn repeated_and_surplus_dwords_spoil_the_buffer_until_it_is_reset() {
+        let mut buffers = Buffers::new();
+        buffers.fill(small(0), 0, &pbc(7), 0);
+        buffers.fill(small(0), 2, &[1], 0);
+        assert_eq!(buffers.fill(small(0), 2, &[1], 0), Filled::Fault, "written twice");
+        assert_eq!(buffers.fill(small(0), 3, &[1], 0), Filled::Fault, "spoiled");
+        buffers.reset(small(0));
+        buffers.fill(small(0), 0, &pbc(3), 0);
+        assert_eq!(buffers.fill(small(0), 2, &[1, 2, 3], 0), Filled::Fault, "one too many");
+        assert_eq!(buffers.fill(small(1), 543, &[1, 2], 0), Filled::Fault, "past the usable part");
+    }
+
+    #[test]
+    fn length_zero_never_launches() {
+        let mut buffers = Buffers::new();
+        assert_eq!(buffers.fill(small(0), 0, &[0, 0], 0), Filled::Partly);
+        assert_eq!(buffers.fill(small(0), 64, &[7; 256], 0), Filled::Partly);
+        assert_eq!(buffers.fill(small(0), 64, &[7; 256], 0), Filled::Fault);
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_of_the_dwords_launches_once_with_the_right_bytes(
+            payload in 1usize..500,
+            order in any::<proptest::sample::Index>(),
+        ) {
+            let mut buffers = Buffers::new();
+            let mut words = pbc(payload as u16 + 1).to_vec();
+            words.extend((0..payload as u32).map(|n| n.wrapping_mul(0x9E37_79B9)));
+            let start = order.index(words.len());
+            let mut complete = 0;
+            for n in (start..words.len()).chain(0..start) {
+                match buffers.fill(small(9), n, &words[n..=n], 0) {
+                    Filled::Complete => complete += 1,
+                    Filled::Partly => {}
+                    Filled::Fault => prop_assert!(false, "fault at dword {}", n),
+                }
+            }
+            prop_assert_eq!(complete, 1);
+            prop_assert_eq!(&buffers.dwords(small(9))[..words.len()], &words[..]);
+        }
+    }
+}
