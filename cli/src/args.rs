@@ -41,6 +41,14 @@ pub(crate) struct Global {
     pub(crate) verbose: u8,
 }
 
+/// The device a command works on.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeviceArg {
+    /// Device: `sim`, `sim:qle7340` or `sim:qle7342`
+    #[arg(short, long, value_name = "DEV", default_value = "sim")]
+    pub(crate) device: String,
+}
+
 /// One variant a command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

@@ -9,6 +9,7 @@
 mod args;
 mod cmd;
 mod fail;
+mod target;
 mod ui;
 
 use clap::Parser;

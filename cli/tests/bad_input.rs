@@ -29,6 +29,10 @@ const TABLE: &[(&[&str], &[&str])] = &[
     (&["regs", "--map", "RcvEgrArray[18432]"], &["RcvEgrArray[18431]"]),
     (&["regs", "--map", "RcvEgrArray[-1]"], &["index"]),
     (&["regs", "--map", "--all", "IntStatus"], &["--all"]),
+    (&["regs", "--map", "--device", "sim"], &["--map", "--device"]),
+    (&["regs", "-d", "sim:qle9999"], &["qle9999", "sim:qle7340", "sim:qle7342"]),
+    (&["regs", "-d", "mlx5_0"], &["mlx5_0", "sim:qle7340"]),
+    (&["regs", "-d", ""], &["sim:qle7340"]),
     (&["options", "krcvq"], &["krcvq", "krcvqs", "singleport"]),
     (&["options", "--check", "/nonexistent/ib_qib.conf"], &["/nonexistent/ib_qib.conf", "modprobe.d"]),
     (&["options", "--check", "/"], &["modprobe.d"]),
@@ -48,5 +52,14 @@ fn bad_input_is_refused_with_cause_and_valid_range() {
             assert!(run.stderr.contains(word), "qhca {args:?} does not say {word:?}:\n{}", run.stderr);
         }
         assert!(!run.stderr.contains("panicked"), "qhca {args:?}:\n{}", run.stderr);
+    }
+}
+
+#[test]
+fn device_that_this_version_cannot_open_is_missing_and_no_bad_input() {
+    for device in ["0000:04:00.0", "04:00.0", "vfio-user:/run/qhca.sock"] {
+        let run = qhca(&["regs", "-d", device]);
+        assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{device}: {}", run.stderr);
+        assert!(run.stderr.contains(device) && run.stderr.contains("sim:qle7340"), "{}", run.stderr);
     }
 }

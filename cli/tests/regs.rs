@@ -42,6 +42,40 @@ fn word_of_a_table_is_found_by_index_and_by_offset() {
 }
 
 #[test]
+fn boards_are_told_apart_by_the_first_register() {
+    let board = |device| {
+        let json = json_of(&["regs", "-d", device, "Revision"]);
+        let fields = json[0]["fields"].as_array().cloned().unwrap_or_default();
+        fields.iter().find(|field| field["name"] == "BoardID").map(|field| field["value"].clone())
+    };
+    assert_eq!(board("sim:qle7340"), Some(Value::from("0x1")));
+    assert_eq!(board("sim:qle7342"), Some(Value::from("0x2")));
+    assert_eq!(board("sim"), board("sim:qle7342"));
+}
+
+/// B155, B159: a listing of all registers reads each readable one, whole, and leaves the write-only ones alone.
+#[test]
+fn all_registers_are_listed_with_a_value_unless_they_may_not_be_read() {
+    for device in ["sim:qle7340", "sim:qle7342"] {
+        let json = json_of(&["regs", "-d", device, "--all"]);
+        let rows = json.as_array().expect("an array");
+        assert_eq!(rows.len(), qhca_regs::map::all().count());
+        for row in rows {
+            let may_read = row["access"] != "wo" && row["extra"] == false;
+            assert_eq!(row["value"].is_string(), may_read, "{row}");
+        }
+        let text = stdout_of(&["regs", "-d", device, "--all"]);
+        assert_eq!(text.lines().count(), rows.len());
+    }
+}
+
+#[test]
+fn register_outside_the_stock_header_is_read_when_named() {
+    let json = json_of(&["regs", "EEPCtlStat"]);
+    assert_eq!((&json[0]["extra"], json[0]["value"].is_string()), (&Value::from(true), true));
+}
+
+#[test]
 fn reader_that_leaves_early_is_no_error() {
     let mut child = command()
         .args(["regs", "--map", "-v"])

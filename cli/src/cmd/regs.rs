@@ -2,27 +2,36 @@
 //!
 //! Only whole, aligned registers are read, each once. A register that may not be read (write-only) and one whose
 //! reading nobody has vouched for (known from iPXE's header alone) is listed without a value; the latter is read when
-//! it is asked for by name or offset.
+//! it is asked for by name or offset. If the device stops answering half way, the listing is not printed: all ones is
+//! no value.
 
+use crate::args::DeviceArg;
 use crate::cmd::regs_select::{self, Choice};
 use crate::fail::{Failure, Status};
+use crate::target::Target;
 use crate::ui::Ui;
 use qhca_regs::info::{FieldInfo, Placed};
+use qhca_regs::{Access, GONE};
 use serde::Serialize;
 use std::fmt::Write;
 
 /// Arguments of `qhca regs`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    device: DeviceArg,
     /// A register's name (`IntStatus`, `ErrMask_1`, `RcvHdrAddr3`, `RcvHdrAddr` for all of them, `RcvEgrArray[17]`) or
     /// its offset (`0x70`); without one, the registers that do not hold their reset value
     #[arg(value_name = "NAME|OFFSET", group = "which")]
     select: Option<String>,
-    /// Every register of the map
+    /// Every register of the map; tables by their first word
     #[arg(long, group = "which")]
     all: bool,
+    /// What was written so far to parts of the chip that the model leaves out (simulated devices only)
+    #[arg(long, group = "which", conflicts_with = "map")]
+    unmodelled: bool,
     /// The map itself, with reset values; opens no device
-    #[arg(long)]
+    #[arg(long, conflicts_with = "device")]
     map: bool,
 }
 
@@ -48,6 +57,12 @@ impl Reading {
         }
     }
 
+    /// Whether the value read is not the reset value, in the digits that are known; of tables, the first word counts.
+    fn differs_from_reset(&self) -> bool {
+        let unknown = self.placed.info.reset_unknown;
+        self.value.is_some_and(|value| (value ^ self.placed.reset()) & !unknown != 0)
+    }
+
     /// The value to decode: what was read, or the reset value when the map alone is asked for.
     fn shown(&self) -> u64 {
         self.value.unwrap_or_else(|| self.placed.reset())
@@ -56,21 +71,57 @@ impl Reading {
 
 /// Runs `qhca regs`.
 pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
-    let choice = match &args.select {
-        Some(text) => regs_select::parse(text)?,
-        None => Choice::All,
-    };
-    let readings: Vec<Reading> =
-        choice.registers().into_iter().map(|(placed, word)| Reading { placed, word, value: None }).collect();
-    if ui.json {
-        ui.json(&readings.iter().map(to_json).collect::<Vec<_>>())?;
-    } else {
-        ui.text(&to_text(&readings, ui.verbosity() > 0))?;
+    let choice = args.select.as_deref().map(regs_select::parse).transpose()?;
+    let is_named = choice.is_some();
+    let registers = choice.unwrap_or(Choice::All).registers();
+    if args.map {
+        let readings: Vec<Reading> =
+            registers.into_iter().map(|(placed, word)| Reading { placed, word, value: None }).collect();
+        return print(&readings, is_named, ui);
+    }
+    let target = Target::open(&args.device, ui)?;
+    if args.unmodelled {
+        return print_unmodelled(&target, ui);
+    }
+    let mut readings = Vec::with_capacity(registers.len());
+    for (placed, word) in registers {
+        readings.push(read(&target, placed, word, is_named)?);
+    }
+    if !is_named && !args.all {
+        let all = readings.len();
+        readings.retain(Reading::differs_from_reset);
+        ui.detail(&format!(
+            "{} of {all} registers do not hold their reset value; --all lists every one",
+            readings.len()
+        ));
+    }
+    print(&readings, is_named, ui)
+}
+
+fn print(readings: &[Reading], is_named: bool, ui: &Ui) -> Result<Status, Failure> {
+    match ui.json {
+        true => ui.json(&readings.iter().map(to_json).collect::<Vec<_>>())?,
+        false => ui.text(&to_text(readings, ui.verbosity() > 0 || (is_named && readings.len() == 1)))?,
     }
     Ok(Status::Done)
 }
 
-/// Text: one register in full, several as a list with the fields that are not zero.
+/// Reads one register, unless it may not be read or nobody asked for it by name.
+fn read(target: &Target, placed: Placed, word: u32, is_named: bool) -> Result<Reading, Failure> {
+    let mut reading = Reading { placed, word, value: None };
+    let may_read = placed.info.access != Access::Wo && (is_named || !placed.info.extra);
+    if may_read {
+        let value = target.read(reading.offset());
+        if value == GONE {
+            // A register may hold all ones; a device that answers tells so by its first one.
+            target.check_present(&reading.name())?;
+        }
+        reading.value = Some(value);
+    }
+    Ok(reading)
+}
+
+/// Text: a line a register with the fields that are not zero, or each field on a line of its own if `full`.
 fn to_text(readings: &[Reading], full: bool) -> String {
     let mut text = String::new();
     for reading in readings {
@@ -81,7 +132,7 @@ fn to_text(readings: &[Reading], full: bool) -> String {
         };
         let (offset, access) = (reading.offset(), info.access.name());
         let _ = write!(text, "{offset:#08x}  {:<28} {access:<3}  {value:<18}", reading.name());
-        if full || readings.len() == 1 {
+        if full {
             let _ = writeln!(text, "  reset {}", reset_text(reading));
             write_fields(&mut text, reading);
         } else {
@@ -182,4 +233,33 @@ fn to_json(reading: &Reading) -> JsonRegister {
         words: info.words(),
         fields: info.fields.iter().map(field).collect(),
     }
+}
+
+#[derive(Serialize)]
+struct JsonUnmodelled {
+    name: String,
+    offset: String,
+    writes: u64,
+}
+
+/// Lists what was written to parts of the chip that the model leaves out.
+fn print_unmodelled(target: &Target, ui: &Ui) -> Result<Status, Failure> {
+    let rows: Vec<JsonUnmodelled> = target
+        .unmodelled()?
+        .into_iter()
+        .map(|(name, offset, writes)| JsonUnmodelled { name, offset: format!("{offset:#x}"), writes })
+        .collect();
+    if ui.json {
+        ui.json(&rows)?;
+        return Ok(Status::Done);
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let _ = writeln!(text, "{:<8}  {:<28} {} writes without effect", row.offset, row.name, row.writes);
+    }
+    if rows.is_empty() {
+        text.push_str("nothing was written that the model leaves out\n");
+    }
+    ui.text(&text)?;
+    Ok(Status::Done)
 }
