@@ -3,14 +3,15 @@
 //! `RcvCtrl`, `RcvCtrl_p`, `SendCtrl` and `SendCtrl_p` hold bits of many owners: the context configuration of
 //! bring-up, the enables of every context, the send side's availability updates. A read across PCIe before each
 //! change would cost a microsecond and race with command bits, so the driver keeps what it wrote. There is one
-//! [`Controls`] a device, with the control thread.
+//! [`Controls`] a device, with the control thread. Once bring-up is over `SendCtrl` belongs to
+//! [`SendControl`](crate::tx), which the senders share.
 //!
 //! The chip must not see two writes of a send or link control register back to back: each is followed by a write to
 //! `Scratch`, which separates them (F-120). The functions here do so.
 
 use qhca_regs::map::device::{self, RcvCtrl, SendCtrl};
 use qhca_regs::map::port;
-use qhca_regs::{Bar, Buffer, Ctxt, Port, Shadow};
+use qhca_regs::{Bar, Ctxt, Port, Shadow};
 
 /// Keeps two writes of a control register apart (F-120).
 pub fn separate(bar: &impl Bar) {
@@ -113,26 +114,6 @@ impl Controls {
             self.update_rcv(bar, interrupts);
         }
     }
-
-    /// Takes `buffer` back from whatever was written to it: the chip treats it as sent.
-    ///
-    /// The command acts once and is not kept. The stock driver's "disarm all" puts the number in the wrong bits; this
-    /// is the form that disarms the buffer that is meant (F-122).
-    pub fn disarm(&self, buffer: Buffer, bar: &impl Bar) {
-        let number = buffer.index() as u8;
-        self.send
-            .write_once(bar, device::SEND_CTRL, |send| send.with_disarm(true).with_disarm_send_buf(number));
-        separate(bar);
-    }
-
-    /// Asks for the availability words now: updates off and on again (F-122).
-    pub fn blip_avail(&self, bar: &impl Bar) {
-        let on = self.send.get();
-        device::SEND_CTRL.write(bar, on.with_send_buf_avail_upd(false));
-        separate(bar);
-        device::SEND_CTRL.write(bar, on.with_send_buf_avail_upd(true));
-        separate(bar);
-    }
 }
 
 #[cfg(test)]
@@ -156,23 +137,10 @@ mod tests {
     fn send_control_writes_are_kept_apart_by_scratch() {
         let (bar, mut controls) = (ScriptBar::reset(), Controls::new());
         controls.update_send(&bar, |send| send.with_send_buf_avail_upd(true));
-        controls.disarm(Buffer::vl15(Port::P1), &bar);
-        controls.blip_avail(&bar);
         controls.update_send_port(Port::P1, &bar, |send| send.with_send_enable(true));
-        assert_eq!(bar.written(device::SEND_CTRL.offset()).len(), 4);
+        assert_eq!(bar.written(device::SEND_CTRL.offset()).len(), 1);
         assert!(is_kept_apart(&bar, device::SEND_CTRL.offset()));
         assert!(is_kept_apart(&bar, port::SEND_CTRL.port(Port::P1).offset()));
-    }
-
-    #[test]
-    fn disarm_names_its_buffer_and_is_not_kept() {
-        let (bar, mut controls) = (ScriptBar::reset(), Controls::new());
-        controls.update_send(&bar, |send| send.with_send_buf_avail_upd(true));
-        controls.disarm(Buffer::new(161).expect("a buffer"), &bar);
-        let written = SendCtrl(bar.written(device::SEND_CTRL.offset())[1]);
-        assert!(written.disarm() && written.send_buf_avail_upd());
-        assert_eq!(written.disarm_send_buf(), 161);
-        assert!(!controls.send().disarm());
     }
 
     #[test]

@@ -2,11 +2,14 @@
 //!
 //! Control and data are split: a context is followed by its own thread, errors by another. What they have to tell
 //! each other fits in a handful of atomics, so that no packet ever waits for a lock: whether the device is still
-//! there, whether the worker is wanted, which contexts have overflowed.
+//! there, whether the worker is wanted, which contexts have overflowed, which links changed.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use qhca_regs::Ctxt;
+use qhca_irq::{Dispatcher, Handover, PortSet, VectorPlan};
+use qhca_regs::{Ctxt, Port};
+
+use crate::fault::Policy;
 
 /// Whether registers may be touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,10 +18,10 @@ pub enum DeviceState {
     Open,
     /// The device was closed by its owner.
     Closed,
-    /// The device no longer answers: a register read as all ones.
-    Gone,
     /// The device reported an error that it cannot be used after.
     Failed,
+    /// The device no longer answers: a register read as all ones.
+    Gone,
 }
 
 impl DeviceState {
@@ -42,17 +45,38 @@ impl DeviceState {
 }
 
 /// What one device's threads have in common.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct DeviceShared {
+    dispatcher: Dispatcher,
+    guards_receive: bool,
     state: AtomicU8,
     overflowed: AtomicU32,
-    errors_pending: AtomicU8,
+    links_changed: AtomicU8,
+    links_active: AtomicU8,
 }
 
 impl DeviceShared {
-    /// The words of a device that is up.
-    pub fn new() -> Self {
-        Self::default()
+    /// The words of a device that is up: its vectors, and how its errors are served.
+    pub fn new(plan: VectorPlan, policy: Policy) -> Self {
+        Self {
+            dispatcher: Dispatcher::new(plan, policy.dispatch()),
+            guards_receive: policy.guards_receive(),
+            state: AtomicU8::new(DeviceState::Open.code()),
+            overflowed: AtomicU32::new(0),
+            links_changed: AtomicU8::new(0),
+            links_active: AtomicU8::new(0),
+        }
+    }
+
+    /// Turns vectors into work.
+    pub fn dispatcher(&self) -> &Dispatcher {
+        &self.dispatcher
+    }
+
+    /// The hand-over from interrupts to the worker.
+    #[inline]
+    pub fn handover(&self) -> &Handover {
+        self.dispatcher.handover()
     }
 
     /// Whether registers may be touched.
@@ -67,9 +91,19 @@ impl DeviceShared {
         self.state.load(Ordering::Acquire) == DeviceState::Open.code()
     }
 
-    /// Takes the device one way: a state that is worse than the present one replaces it. Returns what it was before.
+    /// Takes the device one way: a state that is worse than the present one replaces it, and no later interrupt or
+    /// turn touches a register. Returns what it was before.
     pub fn worsen(&self, state: DeviceState) -> DeviceState {
-        DeviceState::from_code(self.state.fetch_max(state.code(), Ordering::AcqRel))
+        let before = DeviceState::from_code(self.state.fetch_max(state.code(), Ordering::AcqRel));
+        match state {
+            DeviceState::Open => {}
+            DeviceState::Gone => self.dispatcher.mark_gone(),
+            // Whoever closes asks the hand-over itself whether a turn still runs.
+            DeviceState::Closed | DeviceState::Failed => {
+                self.dispatcher.close();
+            }
+        }
+        before
     }
 
     /// Notes that packets of `ctxt` were dropped: its next drain takes more at a time.
@@ -88,38 +122,83 @@ impl DeviceShared {
         self.overflowed.fetch_and(!(1 << ctxt.index()), Ordering::Relaxed);
     }
 
-    /// Says whether the error worker is wanted: while it is, receive batches stay short.
-    pub fn set_errors_pending(&self, pending: bool) {
-        self.errors_pending.store(u8::from(pending), Ordering::Relaxed);
+    /// Whether receive batches are to stay short because the error worker is wanted.
+    #[inline]
+    pub fn wants_short_batches(&self) -> bool {
+        self.guards_receive && !self.handover().pending().is_empty()
     }
 
-    /// Whether the error worker is wanted.
-    #[inline]
-    pub fn errors_pending(&self) -> bool {
-        self.errors_pending.load(Ordering::Relaxed) != 0
+    /// Notes that the link of `port` is to be looked at.
+    pub fn note_link_change(&self, port: Port) {
+        self.links_changed.fetch_or(1 << port.index(), Ordering::AcqRel);
+    }
+
+    /// The ports whose links are to be looked at, once.
+    pub fn take_link_changes(&self) -> PortSet {
+        PortSet::from_bits(u32::from(self.links_changed.swap(0, Ordering::AcqRel)))
+    }
+
+    /// Whether a link is to be looked at.
+    pub fn has_link_changes(&self) -> bool {
+        self.links_changed.load(Ordering::Acquire) != 0
+    }
+
+    /// Notes whether the link of `port` is ACTIVE.
+    pub fn set_link_active(&self, port: Port, active: bool) {
+        let bit = 1 << port.index();
+        match active {
+            true => self.links_active.fetch_or(bit, Ordering::Relaxed),
+            false => self.links_active.fetch_and(!bit, Ordering::Relaxed),
+        };
+    }
+
+    /// Whether the link of `port` is ACTIVE.
+    pub fn link_is_active(&self, port: Port) -> bool {
+        self.links_active.load(Ordering::Relaxed) & 1 << port.index() != 0
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::shared;
+    use qhca_regs::{Instant, Vector};
 
     #[test]
     fn a_device_that_is_gone_is_not_closed_back_to_life() {
-        let shared = DeviceShared::new();
+        let shared = shared(Policy::Guarded);
         assert!(shared.is_open());
         assert_eq!(shared.worsen(DeviceState::Gone), DeviceState::Open);
         assert_eq!(shared.worsen(DeviceState::Closed), DeviceState::Gone);
         assert_eq!(shared.state(), DeviceState::Gone);
     }
 
+    /// Trap 4: an interrupt of a closed device touches nothing.
+    #[test]
+    fn interrupt_of_a_closed_device_touches_no_register() {
+        let shared = shared(Policy::Guarded);
+        shared.worsen(DeviceState::Closed);
+        let bar = crate::testing::RecordingBar::default();
+        let outcome = shared.dispatcher().on_vector(Vector::DEFAULT, &bar, Instant::ZERO);
+        assert_eq!(outcome, qhca_irq::Outcome::Closed);
+        assert_eq!(bar.take_log(), []);
+    }
+
     #[test]
     fn an_overflow_is_noted_for_its_context_alone() {
-        let shared = DeviceShared::new();
+        let shared = shared(Policy::Guarded);
         let (a, b) = (Ctxt::new(3).expect("a context"), Ctxt::new(17).expect("a context"));
         shared.note_overflow(a);
         assert!(shared.has_overflowed(a) && !shared.has_overflowed(b));
         shared.clear_overflow(a);
         assert!(!shared.has_overflowed(a));
+    }
+
+    #[test]
+    fn link_change_is_taken_once() {
+        let shared = shared(Policy::Guarded);
+        shared.note_link_change(Port::P1);
+        assert_eq!(shared.take_link_changes(), PortSet::only(Port::P1));
+        assert!(shared.take_link_changes().is_empty());
     }
 }

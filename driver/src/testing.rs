@@ -4,12 +4,22 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use qhca_irq::{Grant, PlanRequest, PortSet, VectorPlan};
 use qhca_regs::Bar;
 use qhca_regs::layout::{PacketType, Rhf, RhfSeq};
 
 use crate::dma::{DmaMemory, DmaRegion};
 use crate::env::{DmaMapper, MapError};
+use crate::fault::Policy;
 use crate::rx::ContextMemory;
+use crate::shared::DeviceShared;
+
+/// What the threads of a device with two ports and all its vectors have in common.
+pub(crate) fn shared(policy: Policy) -> Arc<DeviceShared> {
+    let request = PlanRequest::new(PortSet::ALL, 1, false).expect("a plan");
+    let plan = VectorPlan::new(&request, Grant::MsiX { vectors: 32 });
+    Arc::new(DeviceShared::new(plan, policy))
+}
 
 /// One access of a [`RecordingBar`].
 #[derive(Clone, Debug, PartialEq, Eq)]

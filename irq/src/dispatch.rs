@@ -245,6 +245,21 @@ impl Dispatcher {
     ///
     /// The caller then does the work in [`Work`]'s order, and on an interrupt line ([`Mode::Intx`]) unmasks it.
     pub fn on_vector(&self, vector: Vector, bar: &impl Bar, now: Instant) -> Outcome {
+        self.on_vector_serving(vector, bar, now, |_| ())
+    }
+
+    /// As [`on_vector`](Self::on_vector), for a policy that serves errors in the interrupt: `serve` is called with the
+    /// errors that are [`OnError::Inline`], after the masks and before the clear.
+    ///
+    /// ORDER: an error bit is a summary. Cleared before its cause it comes back at once, and every error would
+    /// interrupt twice.
+    pub fn on_vector_serving(
+        &self,
+        vector: Vector,
+        bar: &impl Bar,
+        now: Instant,
+        serve: impl FnOnce(Work),
+    ) -> Outcome {
         if self.gone.load(Ordering::Acquire) {
             return Outcome::Gone;
         }
@@ -253,7 +268,7 @@ impl Dispatcher {
         }
         count(&self.vectors[vector.index()]);
         match self.plan.use_of(vector) {
-            Some(VectorUse::Default) => self.on_default(bar, now),
+            Some(VectorUse::Default) => self.on_default(bar, now, serve),
             Some(VectorUse::Dedicated(source)) => Self::on_dedicated(source, bar),
             None => self.spurious(),
         }
@@ -271,7 +286,7 @@ impl Dispatcher {
     }
 
     /// The vector that announces all the rest: one read, and only what the plan leaves to it.
-    fn on_default(&self, bar: &impl Bar, now: Instant) -> Outcome {
+    fn on_default(&self, bar: &impl Bar, now: Instant, serve: impl FnOnce(Work)) -> Outcome {
         let status = device::INT_STATUS.read(bar);
         count(&self.status_reads);
         if status.bits() == GONE {
@@ -288,10 +303,26 @@ impl Dispatcher {
             self.on_unknown(unknown, bar);
         }
         let errors = self.silence(bits.difference(unknown), bar);
+        let inline = bits.intersection(self.inline_errors());
+        if !inline.is_empty() {
+            serve(Work { bits: inline, worker: WorkerCall::None });
+        }
         // ORDER: after the masks, before the worker is woken and before any queue is looked at.
         device::INT_CLEAR.clear(bar, bits);
         let worker = self.hand_over(errors, now);
         Outcome::Work(Work { bits: bits.difference(unknown), worker })
+    }
+
+    /// The error bits that the caller serves in the interrupt.
+    fn inline_errors(&self) -> IntBits {
+        let mut bits = IntBits::empty();
+        if self.policy.device == OnError::Inline {
+            bits |= Source::Err.mask();
+        }
+        if self.policy.port == OnError::Inline {
+            bits |= IntBits::err_port(Port::P0) | IntBits::err_port(Port::P1);
+        }
+        bits
     }
 
     /// Masks the errors in `bits` that the worker is to serve, without reading anything.

@@ -5,5 +5,6 @@ pub mod chip;
 pub mod fabric;
 pub mod faults;
 pub mod host;
+pub mod vfio_user;
 pub mod vtime;
 pub mod world;

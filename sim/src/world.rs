@@ -17,7 +17,7 @@
 //! A world knows no clock and no thread: [`backend`](crate::backend) turns one with real time and threads, the
 //! laboratory with virtual time.
 
-use crate::chip::{Chip, Config, Host, Injection, PeerState};
+use crate::chip::{Chip, Config, Host, Injection, IntMode, PeerState};
 use crate::fabric::crc::Crcs;
 use crate::fabric::{Arrival, Cable, CableConfig, LineFaults, Side};
 use crate::faults::{Fault, FaultPlan};
@@ -216,6 +216,24 @@ impl<H: WorldHost> World<H> {
     #[inline]
     pub fn write(&mut self, node: NodeId, offset: u32, value: u64, now: Instant) {
         self.touch(node.0, now, |chip, now, host| chip.write(offset, value, now, host));
+    }
+
+    /// Software on `node` reads half a register.
+    pub fn read32(&mut self, node: NodeId, offset: u32, now: Instant) -> u32 {
+        self.advance_to(now);
+        let now = self.now;
+        let node = &mut self.nodes[node.0];
+        node.chip.read32(offset, now, &mut node.host)
+    }
+
+    /// Software on `node` writes half a register, or one dword of a send buffer.
+    pub fn write32(&mut self, node: NodeId, offset: u32, value: u32, now: Instant) {
+        self.touch(node.0, now, |chip, now, host| chip.write32(offset, value, now, host));
+    }
+
+    /// The host of `node` has switched message interrupts on or off.
+    pub fn set_int_mode(&mut self, node: NodeId, mode: IntMode, now: Instant) {
+        self.touch(node.0, now, |chip, now, host| chip.set_int_mode(mode, now, host));
     }
 
     /// Software on `node` streams dwords to a send buffer.

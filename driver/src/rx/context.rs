@@ -159,7 +159,7 @@ impl Context {
     #[inline]
     fn allowance(&self, budget: usize) -> usize {
         let budget = budget.max(1);
-        if self.shared.errors_pending() {
+        if self.shared.wants_short_batches() {
             budget.min(BATCH_WHILE_ERRORS_PENDING)
         } else if self.shared.has_overflowed(self.ctxt) {
             budget.saturating_mul(BOOST)

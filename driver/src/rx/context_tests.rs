@@ -15,7 +15,7 @@ fn context() -> (Context, ChipPen, Arc<DeviceShared>) {
     let queue = QueueShape::new(ENTRIES, 32).expect("a shape");
     let eager = EagerShape::new(0, EAGER, 2048).expect("a shape");
     let memory = ContextMemory::allocate(&mut PlainMapper::default(), queue, eager).expect("memory");
-    let shared = Arc::new(DeviceShared::new());
+    let shared = crate::testing::shared(crate::fault::Policy::Guarded);
     let ctxt = Ctxt::new(CTXT).expect("a context");
     let pen = ChipPen::new(memory.clone());
     let setup = ContextSetup { ctxt, port: Port::P1, memory, shared: shared.clone(), timeout: 375 };
@@ -229,10 +229,11 @@ fn batch_is_short_while_the_error_worker_is_wanted() {
     let (mut context, mut pen, shared) = context();
     let bar = RecordingBar::default();
     (0..50).for_each(|n| pen.packet(0, n));
-    shared.set_errors_pending(true);
+    let _ = shared.handover().schedule(qhca_irq::Reasons::DEVICE, false, Instant::ZERO);
     let (drained, _) = drain(&mut context, 64, &bar);
     assert_eq!(drained, Drained { entries: BATCH_WHILE_ERRORS_PENDING, next: Next::More });
-    shared.set_errors_pending(false);
+    let turn = shared.handover().begin(Instant::ZERO).expect("a turn");
+    shared.handover().end(turn);
     assert_eq!(drain(&mut context, 64, &bar).0, Drained { entries: 18, next: Next::Wait });
 }
 

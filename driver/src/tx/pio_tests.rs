@@ -22,7 +22,7 @@ struct Bench {
 fn bench(indices: &[usize]) -> Bench {
     let avail = PlainMapper::default().map(64).expect("memory");
     let pool = Pool::of_indices(indices.iter().copied(), &avail_image(&avail)).expect("a pool");
-    let shared = Arc::new(DeviceShared::new());
+    let shared = crate::testing::shared(crate::fault::Policy::Guarded);
     let control = Arc::new(SendControl::new(SendCtrl::default().with_send_buf_avail_upd(true)));
     let sender = Sender::new(pool, avail.clone(), control, shared.clone());
     Bench { sender, bar: RecordingBar::default(), avail, shared }

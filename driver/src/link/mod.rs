@@ -1,0 +1,331 @@
+//! Links: from a port that is switched off to one that carries data.
+//!
+//! [`state`] says what the chip reports and what it means, [`command`] what may be told to it and what must not,
+//! [`setup`] prepares a port, [`PortLink`] keeps one port going towards its goal, [`socket`] watches for cables.
+//! [`Links`] holds all of them for a device and is what the control thread talks to.
+//!
+//! ```text
+//!  IBStatusChanged ─▶ Links::on_port_status ─▶ PortLink: status read, commands given ─▶ poll_change
+//!  AssertGPIO      ─▶ Links::on_gpio        ─▶ Socket: look again later ─▶ port enabled or disabled
+//!  deadline        ─▶ Links::on_timeout
+//! ```
+//!
+//! There is no subnet manager here: with static LIDs each end makes its own port active.
+
+use crate::gpio::Gpio;
+use crate::ports::Ports;
+use core::fmt;
+use qhca_regs::{Bar, Instant, Lid, Port};
+
+pub mod address;
+pub mod command;
+mod port;
+pub mod setup;
+pub mod socket;
+pub mod state;
+
+pub use address::{AddressError, PortAddress};
+pub use command::{Command, FORBIDDEN, Forbidden};
+pub use port::{COMMAND_ATTEMPTS, COMMAND_WITHIN, Goal, LinkChange, PortLink};
+pub use setup::PortSetup;
+pub use socket::{Socket, SocketChange};
+pub use state::{LinkStatus, Logical, Physical, Speed, advice};
+
+/// Highest LID of a single port.
+const MAX_UNICAST_LID: u16 = 0xBFFF;
+/// Highest LID mask control: 128 LIDs for one port.
+const MAX_LMC: u8 = 7;
+
+/// A LID and how many of its low bits are free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LidAssignment {
+    base: Lid,
+    lmc: u8,
+}
+
+impl LidAssignment {
+    /// No LID: management packets only.
+    pub const NONE: Self = Self { base: Lid(0), lmc: 0 };
+
+    /// `base` with `lmc` free low bits.
+    ///
+    /// # Errors
+    /// [`LinkError::BadLid`] for 0, multicast LIDs, an `lmc` above 7, and a base whose free bits are not 0.
+    pub fn new(base: Lid, lmc: u8) -> Result<Self, LinkError> {
+        let is_unicast = (1..=MAX_UNICAST_LID).contains(&base.0);
+        let is_aligned = lmc <= MAX_LMC && base.0.trailing_zeros() >= u32::from(lmc);
+        match is_unicast && is_aligned {
+            true => Ok(Self { base, lmc }),
+            false => Err(LinkError::BadLid { base, lmc }),
+        }
+    }
+
+    /// The lowest of the port's LIDs.
+    pub const fn base(self) -> Lid {
+        self.base
+    }
+
+    /// Free low bits.
+    pub const fn lmc(self) -> u8 {
+        self.lmc
+    }
+
+    /// Ones where a packet's LID must agree.
+    pub const fn mask(self) -> u16 {
+        if self.base.0 == 0 { 0 } else { u16::MAX << self.lmc }
+    }
+}
+
+/// Why a link cannot do what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The state does not allow the command.
+    Forbidden {
+        /// The state.
+        state: Logical,
+        /// The command.
+        command: Command,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The LID cannot be a port's.
+    BadLid {
+        /// As given.
+        base: Lid,
+        /// As given.
+        lmc: u8,
+    },
+    /// The port is not in use on this board.
+    NoPort {
+        /// IB port number.
+        ib_port: u8,
+    },
+    /// The device no longer answers.
+    Gone {
+        /// The port whose status was read.
+        port: Port,
+    },
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forbidden { state, command, reason } => {
+                write!(f, "{command} is not possible while the link is {state}: {reason}")
+            }
+            Self::BadLid { base, lmc } => write!(
+                f,
+                "LID {base} with LMC {lmc} cannot be a port's: valid are 0x0001 to 0xbfff, LMC 0 to 7, and the LID's \
+                 low LMC bits 0"
+            ),
+            Self::NoPort { ib_port } => write!(f, "IB port {ib_port} is not in use on this device"),
+            Self::Gone { port } => {
+                write!(f, "IBCStatusA of {port} reads all ones: the device no longer answers")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LinkError {}
+
+/// What happened to a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkEvent {
+    /// The port.
+    pub port: Port,
+    /// What happened.
+    pub change: PortChange,
+}
+
+/// What can happen to a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortChange {
+    /// To its link.
+    Link(LinkChange),
+    /// To its cable.
+    Socket(SocketChange),
+}
+
+/// One port, its socket if it has one, and what to do when a cable comes.
+#[derive(Clone, Debug)]
+struct PortEnd {
+    link: PortLink,
+    socket: Option<Socket>,
+    /// What the user wants once a cable is there.
+    wanted: Goal,
+    socket_change: Option<SocketChange>,
+}
+
+/// All links of a device.
+#[derive(Clone, Debug)]
+pub struct Links {
+    ports: Ports,
+    ends: [Option<PortEnd>; 2],
+    gpio: Gpio,
+}
+
+impl Links {
+    /// The links of a device that bring-up has set up: each port's link and socket.
+    pub fn new(ports: Ports, gpio: Gpio) -> Self {
+        Self { ports, ends: [None, None], gpio }
+    }
+
+    /// Takes a port that was set up.
+    pub fn add(&mut self, link: PortLink, socket: Option<Socket>) {
+        let index = link.port().index();
+        self.ends[index] = Some(PortEnd { link, socket, wanted: Goal::Disabled, socket_change: None });
+    }
+
+    /// The ports in use.
+    pub const fn ports(&self) -> Ports {
+        self.ports
+    }
+
+    /// The link of `port`, if it is in use.
+    pub fn link(&self, port: Port) -> Option<&PortLink> {
+        self.ends[port.index()].as_ref().map(|end| &end.link)
+    }
+
+    /// Whether a cable module is plugged into `port`, if the board can tell.
+    pub fn module_present(&self, port: Port) -> Option<bool> {
+        let end = self.ends[port.index()].as_ref()?;
+        end.socket.as_ref().map(Socket::is_present)
+    }
+
+    /// What the states of `port` mean, and what to do about them.
+    pub fn advice(&self, port: Port) -> Option<&'static str> {
+        let status = self.link(port)?.status();
+        Some(advice(status.logical(), status.physical(), self.module_present(port)))
+    }
+
+    /// The hardware port behind an IB port number.
+    ///
+    /// # Errors
+    /// [`LinkError::NoPort`].
+    pub fn by_ib_number(&self, ib_port: u8) -> Result<Port, LinkError> {
+        self.ports.by_ib_number(ib_port).ok_or(LinkError::NoPort { ib_port })
+    }
+
+    /// Sets what is wanted of `port`. A port without a cable module stays off until one is plugged in.
+    ///
+    /// # Errors
+    /// [`LinkError::NoPort`], [`LinkError::Gone`].
+    pub fn set_goal(
+        &mut self,
+        port: Port,
+        goal: Goal,
+        bar: &impl Bar,
+        now: Instant,
+    ) -> Result<(), LinkError> {
+        let end = self.end(port)?;
+        end.wanted = goal;
+        match end.has_cable() {
+            true => end.link.set_goal(goal, bar, now),
+            false => Ok(()),
+        }
+    }
+
+    /// Gives one command to `port` now.
+    ///
+    /// # Errors
+    /// [`LinkError`]: forbidden in this state, no such port, or gone.
+    pub fn give_now(
+        &mut self,
+        port: Port,
+        command: Command,
+        bar: &impl Bar,
+        now: Instant,
+    ) -> Result<(), LinkError> {
+        let end = self.end(port)?;
+        if command == Command::Disable {
+            end.wanted = Goal::Disabled;
+        }
+        end.link.give_now(command, bar, now)
+    }
+
+    /// Gives `port` its LID.
+    ///
+    /// # Errors
+    /// [`LinkError::NoPort`].
+    pub fn set_lid(&mut self, port: Port, lid: LidAssignment, bar: &impl Bar) -> Result<(), LinkError> {
+        self.end(port)?.link.set_lid(lid, bar);
+        Ok(())
+    }
+
+    /// `ErrStatus_p` of `port` says IBStatusChanged.
+    ///
+    /// # Errors
+    /// [`LinkError::Gone`].
+    pub fn on_port_status(&mut self, port: Port, bar: &impl Bar, now: Instant) -> Result<(), LinkError> {
+        self.end(port)?.link.on_status_change(bar, now)
+    }
+
+    /// `IntStatus` says AssertGPIO.
+    pub fn on_gpio(&mut self, bar: &impl Bar, now: Instant) {
+        let asserted = self.gpio.take_status(bar);
+        let mut ours = 0;
+        for socket in self.ends.iter_mut().flatten().filter_map(|end| end.socket.as_mut()) {
+            ours |= socket.presence_pins();
+            if asserted & socket.presence_pins() != 0 {
+                // It stays quiet until it was looked at: a level would interrupt for ever.
+                self.gpio.unwatch(socket.presence_pins(), bar);
+                socket.on_pin(now);
+            }
+        }
+        let strange = asserted & !ours & self.gpio.watched();
+        if strange != 0 {
+            self.gpio.unwatch(strange, bar);
+        }
+    }
+
+    /// A deadline of [`poll_timeout`](Self::poll_timeout) has passed.
+    ///
+    /// # Errors
+    /// [`LinkError::Gone`].
+    pub fn on_timeout(&mut self, bar: &impl Bar, now: Instant) -> Result<(), LinkError> {
+        for end in self.ends.iter_mut().flatten() {
+            let change = end.socket.as_mut().and_then(|socket| socket.poll(&mut self.gpio, bar, now));
+            match change {
+                Some(SocketChange::Inserted) => end.link.set_goal(end.wanted, bar, now)?,
+                Some(SocketChange::Removed) => end.link.set_goal(Goal::Disabled, bar, now)?,
+                None => {}
+            }
+            end.socket_change = change.or(end.socket_change);
+            end.link.on_timeout(bar, now)?;
+        }
+        Ok(())
+    }
+
+    /// When [`on_timeout`](Self::on_timeout) wants to be called.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let ends = self.ends.iter().flatten();
+        ends.flat_map(|end| [end.link.poll_timeout(), end.socket.as_ref().and_then(Socket::poll_timeout)])
+            .flatten()
+            .min()
+    }
+
+    /// What has happened, until `None`.
+    pub fn poll_event(&mut self) -> Option<LinkEvent> {
+        self.ends.iter_mut().flatten().find_map(|end| {
+            let socket = end.socket_change.take().map(PortChange::Socket);
+            let change = socket.or_else(|| end.link.poll_change().map(PortChange::Link))?;
+            Some(LinkEvent { port: end.link.port(), change })
+        })
+    }
+
+    fn end(&mut self, port: Port) -> Result<&mut PortEnd, LinkError> {
+        let ib_port = port.index() as u8 + 1;
+        self.ends[port.index()].as_mut().ok_or(LinkError::NoPort { ib_port })
+    }
+}
+
+impl PortEnd {
+    /// Boards without sockets have their links wired.
+    fn has_cable(&self) -> bool {
+        self.socket.as_ref().is_none_or(Socket::is_present)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! The event loop: sockets that listen, clients that ask, chips whose time passes.
+
+use super::Options;
+use super::client::ClientHost;
+use super::session::{Session, Stage};
+use super::trace::Trace;
+use crate::chip::Config;
+use crate::fabric::CableConfig;
+use crate::vtime::Seed;
+use crate::world::{CableId, NodeId, World};
+use qhca_driver::env::{Clock, MonotonicClock};
+use qhca_driver::sys::{Epoll, EventFd};
+use qhca_regs::{Instant, Port};
+use std::fmt;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Messages served for one client before the others have their turn.
+const TURN_MESSAGES: usize = 64;
+
+/// Longest sleep. TIMEOUT: only a bound for the loop; everything that matters wakes it.
+const SLEEP_MAX_MS: u64 = 60_000;
+
+/// Why a server could not be set up or had to stop.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The socket's path is taken by something that is not a stale socket.
+    Taken {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        what: &'static str,
+    },
+    /// The system refused.
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken { path, what } => {
+                write!(f, "{} is taken by {what}: choose another path or remove it", path.display())
+            }
+            Self::Io { doing, path, source } => write!(f, "{doing} {}: {source}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Taken { .. } => None,
+            Self::Io { source, .. } => Some(source),
+        }
+    }
+}
+
+/// Ends a server from another thread or a signal handler's thread.
+#[derive(Clone)]
+pub struct Stop(Arc<EventFd>);
+
+impl Stop {
+    /// Lets [`Server::run`] return after the message it is serving.
+    pub fn stop(&self) {
+        self.0.signal();
+    }
+}
+
+struct Slot {
+    node: NodeId,
+    options: Options,
+    path: PathBuf,
+    listener: UnixListener,
+    session: Option<Session>,
+}
+
+/// Chips behind sockets, and the cables between them.
+pub struct Server {
+    world: World<ClientHost>,
+    slots: Vec<Slot>,
+    trace: Trace,
+    clock: MonotonicClock,
+    epoll: Epoll,
+    stop: Stop,
+}
+
+const TOKEN_STOP: u64 = u64::MAX;
+/// Tokens of a slot: its listener at twice its rank, its client one above.
+const fn token(slot: usize, client: bool) -> u64 {
+    2 * slot as u64 + client as u64
+}
+
+impl Server {
+    /// A server without chips. Its world is drawn from `seed`; with `crc`, check sums are computed on every cable.
+    ///
+    /// # Errors
+    /// [`ServeError::Io`] if the system has no descriptor left.
+    pub fn new(seed: u64, crc: bool) -> Result<Self, ServeError> {
+        let refused = |source| ServeError::Io { doing: "setting up", path: "the event loop".into(), source };
+        let epoll = Epoll::new().map_err(refused)?;
+        let stop = Stop(Arc::new(EventFd::new().map_err(refused)?));
+        epoll.add(stop.0.as_fd(), TOKEN_STOP).map_err(refused)?;
+        let (world, slots, trace) = (World::new(Seed(seed), crc), Vec::new(), Trace::default());
+        Ok(Self { world, slots, trace, clock: MonotonicClock::new(), epoll, stop })
+    }
+
+    /// Records every register access to `out`.
+    pub fn trace_to(&mut self, out: Box<dyn Write>) {
+        self.trace = Trace::new(out);
+    }
+
+    /// What ends [`run`](Self::run).
+    pub fn stopper(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// Adds a chip behind the socket `path`, which only this user may open. A socket that an earlier server left is
+    /// removed, anything else at that path is not.
+    ///
+    /// # Errors
+    /// [`ServeError`]: the path is taken, or the system refuses it.
+    pub fn add(&mut self, path: &Path, config: Config, options: Options) -> Result<NodeId, ServeError> {
+        let listener = listen(path)?;
+        let refused = |source| ServeError::Io { doing: "waiting on", path: path.to_owned(), source };
+        self.epoll.add(listener.as_fd(), token(self.slots.len(), false)).map_err(refused)?;
+        let node = self.world.add_on(config, ClientHost::new(usize::from(options.vectors.clamp(1, 32))));
+        let path = path.to_owned();
+        self.slots.push(Slot { node, options, path, listener, session: None });
+        Ok(node)
+    }
+
+    /// Lays a cable.
+    pub fn connect(&mut self, a: (NodeId, Port), b: (NodeId, Port), config: CableConfig) -> CableId {
+        self.world.connect(a, b, config)
+    }
+
+    /// Serves until it is stopped.
+    ///
+    /// # Errors
+    /// [`ServeError::Io`] if the event loop itself fails; a client's faults end that client's connection only.
+    pub fn run(&mut self) -> Result<(), ServeError> {
+        let mut ready = Vec::new();
+        let mut busy = false;
+        loop {
+            let timeout_ns = if busy { Some(0) } else { self.sleep_ns() };
+            self.wait(timeout_ns, &mut ready).map_err(|source| ServeError::Io {
+                doing: "waiting on",
+                path: "the event loop".into(),
+                source,
+            })?;
+            let now = self.clock.now();
+            self.world.advance_to(now);
+            busy = false;
+            for token in std::mem::take(&mut ready) {
+                if token == TOKEN_STOP {
+                    self.trace.flush();
+                    return Ok(());
+                }
+                let slot = (token / 2) as usize;
+                if token.is_multiple_of(2) {
+                    self.accept(slot);
+                } else {
+                    busy |= self.serve(slot);
+                }
+            }
+            for slot in 0..self.slots.len() {
+                let waiting = self.slots[slot].session.as_ref().is_some_and(Session::has_waiting);
+                busy |= waiting && self.serve(slot);
+            }
+            self.flush();
+        }
+    }
+
+    /// How long nothing has to be done; `None` for as long as no descriptor is ready.
+    fn sleep_ns(&self) -> Option<u64> {
+        self.world.next_deadline().map(|due| due.since(self.clock.now()).as_nanos())
+    }
+
+    fn wait(&self, timeout_ns: Option<u64>, ready: &mut Vec<u64>) -> io::Result<()> {
+        // A chip's deadline nearer than a millisecond is waited for by looking, not by sleeping.
+        let timeout_ms = match timeout_ns {
+            None => SLEEP_MAX_MS,
+            Some(ns) => (ns / 1_000_000).min(SLEEP_MAX_MS),
+        };
+        self.epoll.wait(timeout_ms as i32, ready)
+    }
+
+    fn accept(&mut self, slot: usize) {
+        let socket = match self.slots[slot].listener.accept() {
+            Ok((socket, _)) => socket,
+            Err(error) => {
+                log::warn!("{}: a client could not be accepted: {error}", self.slots[slot].options.name);
+                return;
+            }
+        };
+        if self.slots[slot].session.is_some() {
+            log::warn!(
+                "{}: a second client was turned away: one device, one client",
+                self.slots[slot].options.name
+            );
+            return;
+        }
+        if let Err(error) = self.begin(slot, socket) {
+            log::warn!("{}: a client could not be served: {error}", self.slots[slot].options.name);
+        }
+    }
+
+    fn begin(&mut self, slot: usize, socket: UnixStream) -> io::Result<()> {
+        let now = self.clock.now();
+        let (node, options) = (self.slots[slot].node, self.slots[slot].options.clone());
+        let mut stage = Stage { world: &mut self.world, trace: &mut self.trace, now };
+        let session = Session::new(socket, node, options, &mut stage)?;
+        session.with_fd(|fd| self.epoll.add(fd, token(slot, true)))?;
+        log::info!("{}: client connected (descriptor {})", self.slots[slot].options.name, session.raw_fd());
+        self.slots[slot].session = Some(session);
+        Ok(())
+    }
+
+    /// Gives one client its turn; whether it has more to say.
+    fn serve(&mut self, slot: usize) -> bool {
+        let Some(session) = &mut self.slots[slot].session else { return false };
+        let mut stage = Stage { world: &mut self.world, trace: &mut self.trace, now: self.clock.now() };
+        match session.serve(TURN_MESSAGES, &mut stage) {
+            Ok(more) => more,
+            Err(ended) => {
+                log::info!("{}: client gone: {ended}", self.slots[slot].options.name);
+                // Closing the socket takes it out of the set that is waited for.
+                if let Some(session) = self.slots[slot].session.take() {
+                    session.end(&mut stage);
+                }
+                false
+            }
+        }
+    }
+
+    /// Sends what the chips wrote by themselves to memory that only clients can reach.
+    fn flush(&mut self) {
+        let mut stage = Stage { world: &mut self.world, trace: &mut self.trace, now: Instant::ZERO };
+        for slot in &self.slots {
+            if let Some(session) = &slot.session {
+                session.flush(&mut stage);
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        for slot in &self.slots {
+            // Nothing is lost if it is gone already.
+            let _ = std::fs::remove_file(&slot.path);
+        }
+    }
+}
+
+/// A socket at `path` that only this user may open.
+fn listen(path: &Path) -> Result<UnixListener, ServeError> {
+    let refused = |doing| move |source| ServeError::Io { doing, path: path.to_owned(), source };
+    if let Ok(found) = std::fs::symlink_metadata(path) {
+        let taken = |what| Err(ServeError::Taken { path: path.to_owned(), what });
+        if !found.file_type().is_socket() {
+            return taken("a file that is no socket");
+        }
+        if UnixStream::connect(path).is_ok() {
+            return taken("a running server");
+        }
+        std::fs::remove_file(path).map_err(refused("removing the stale socket"))?;
+    }
+    let listener = UnixListener::bind(path).map_err(refused("listening on"))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(refused("restricting"))?;
+    listener.set_nonblocking(true).map_err(refused("listening on"))?;
+    Ok(listener)
+}
