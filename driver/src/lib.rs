@@ -3,6 +3,7 @@
 pub mod board;
 pub mod contexts;
 pub mod control;
+pub mod counters;
 pub mod dma;
 pub mod eeprom;
 pub mod env;
