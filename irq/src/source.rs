@@ -73,7 +73,7 @@ impl Source {
             58 | 59 => Self::SdmaIdle(port(bit - 58)),
             60 | 61 => Self::SdmaProgress(port(bit - 60)),
             62 | 63 => Self::Sdma(port(bit - 62)),
-            0..=63 => Self::Reserved(ReservedBit(bit as u8)),
+            _ if bit < 64 => Self::Reserved(ReservedBit(bit as u8)),
             _ => return None,
         })
     }

@@ -240,7 +240,7 @@ pub struct StormLimiter {
     base: [u64; 3],
     classes: [Class; CLASSES],
     device: TokenBucket,
-    /// Whether the scope holds a token of the device's bucket, which it does while a class of it is unmasked.
+    /// Whether the scope holds a token of the device's bucket, which it does while an ordinary class is unmasked.
     scope_armed: [bool; 3],
     unknown_seen: [[u8; 64]; 3],
     /// Which scope is served first when tokens are short: it moves on, so that none is always last.
@@ -275,7 +275,10 @@ impl StormLimiter {
 
     fn observe(&mut self, scope: Scope, bits: u64, named: u64, now: Instant) {
         self.counters.interrupts[scope.index()] += 1;
-        self.scope_armed[scope.index()] = false;
+        // Only an exempt class can interrupt without a token; it is charged now.
+        if !std::mem::take(&mut self.scope_armed[scope.index()]) {
+            self.device.charge(now);
+        }
         if bits == 0 {
             self.counters.unexplained += 1;
         }
@@ -320,41 +323,37 @@ impl StormLimiter {
         let base = self.base[scope.index()];
         let mut mask = 0;
         for (class, info) in self.classes.iter_mut().zip(CLASS_TABLE) {
-            if info.scope != scope || info.bits & base == 0 {
+            let concerned = info.scope == scope && info.bits & base != 0;
+            if !concerned || !class.armed && class.ready_at() > now {
                 continue;
             }
-            if !class.armed && class.ready_at() <= now {
-                let scope_armed = &mut self.scope_armed[scope.index()];
+            let scope_armed = &mut self.scope_armed[scope.index()];
+            if !info.exempt && !*scope_armed {
+                *scope_armed = self.device.try_take(now);
                 if !*scope_armed {
-                    if info.exempt {
-                        self.device.charge(now);
-                    } else if !self.device.try_take(now) {
-                        continue;
-                    }
-                    *scope_armed = true;
+                    continue;
                 }
+            }
+            if !class.armed {
                 class.arm(now);
             }
-            if class.armed {
-                mask |= info.bits & base;
-            }
+            mask |= info.bits & base;
         }
         mask
     }
 
     /// When [`rearm`](Self::rearm) can next unmask something; `None` if nothing is masked.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let waiting = self
-            .classes
-            .iter()
-            .zip(CLASS_TABLE)
-            .filter(|(class, info)| !class.armed && info.bits & self.base[info.scope.index()] != 0);
-        waiting
-            .map(|(class, info)| match self.scope_armed[info.scope.index()] || info.exempt {
-                true => class.ready_at(),
-                false => class.ready_at().max(self.device.ready_at()),
-            })
-            .min()
+        let classes = self.classes.iter().zip(CLASS_TABLE);
+        let waits = classes.filter(|(_, info)| info.bits & self.base[info.scope.index()] != 0).map(
+            |(class, info)| {
+                let own = (!class.armed).then(|| class.ready_at());
+                let shared =
+                    (!info.exempt && !self.scope_armed[info.scope.index()]).then(|| self.device.ready_at());
+                own.max(shared)
+            },
+        );
+        waits.flatten().min()
     }
 
     /// The counters as they stand.
