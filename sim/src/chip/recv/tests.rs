@@ -108,8 +108,8 @@ fn sequence_runs_from_1_to_13_and_the_tail_is_told_when_asked_for() {
         plain(&mut bench);
         assert_eq!(u32::from(rhf(&mut bench, (n % ENTRIES).into()).seq()), n % 13 + 1);
         let tail = (n + 1) % ENTRIES * 32;
-        assert_eq!(bench.host.qword(TAIL), tail.into());
-        assert_eq!(bench.read(user::RCV_HDR_TAIL.index(0).offset()), tail.into());
+        assert_eq!(bench.host.qword(TAIL), u64::from(tail));
+        assert_eq!(bench.read(user::RCV_HDR_TAIL.index(0).offset()), u64::from(tail));
         head(&mut bench, (n + 1) % ENTRIES, 0);
     }
 }
