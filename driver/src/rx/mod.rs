@@ -17,6 +17,7 @@
 //! | file | what |
 //! |---|---|
 //! | `memory` | the two regions, and the shape the chip is told |
+//! | `program` | the registers that tell the chip of them |
 //! | `packet` | one arrival as it is handed out |
 //! | `entry` | from an RHF that may be garbage to a bounded arrival |
 //! | `flow` | the order of take, release, re-arm and second look |
@@ -31,6 +32,7 @@ mod entry;
 pub mod flow;
 mod memory;
 mod packet;
+mod program;
 
 pub use context::{BATCH_WHILE_ERRORS_PENDING, Context, ContextSetup, RELEASE_EVERY};
 pub use counts::RxCounts;
@@ -38,3 +40,4 @@ pub use entry::Malformed;
 pub use flow::{Drained, Next};
 pub use memory::{ContextMemory, EagerShape, QueueShape, ShapeError};
 pub use packet::{Arrival, Packet};
+pub use program::{ProgramError, program, withdraw};
