@@ -38,6 +38,8 @@ pub enum EepromCause {
     Bus(TwsiError),
     /// The bytes make no sense.
     Contents(FlashError),
+    /// The caller had no more time.
+    GivenUp,
 }
 
 impl fmt::Display for EepromError {
@@ -45,8 +47,16 @@ impl fmt::Display for EepromError {
         match &self.cause {
             EepromCause::Bus(error) => write!(f, "{error}")?,
             EepromCause::Contents(error) => write!(f, "{error}")?,
+            EepromCause::GivenUp => f.write_str("the EEPROM was not read in time")?,
         }
         write!(f, " (attempt {} of {ATTEMPTS})", self.attempts)
+    }
+}
+
+impl EepromError {
+    /// Whether the whole device no longer answers.
+    pub fn is_gone(&self) -> bool {
+        self.cause == EepromCause::Bus(TwsiError::Gone)
     }
 }
 
@@ -55,6 +65,7 @@ impl std::error::Error for EepromError {
         match &self.cause {
             EepromCause::Bus(error) => Some(error),
             EepromCause::Contents(error) => Some(error),
+            EepromCause::GivenUp => None,
         }
     }
 }
@@ -89,6 +100,11 @@ impl EepromReader {
 
     fn transfer() -> Transfer {
         Transfer::read(EEPROM_DEVICE, 0, LEN_BYTES)
+    }
+
+    /// Ends the reading: there is no more time.
+    pub fn give_up(&self) -> EepromError {
+        EepromError { attempts: self.attempts, cause: EepromCause::GivenUp }
     }
 
     /// Goes on reading for about a byte.

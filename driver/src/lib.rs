@@ -1,6 +1,7 @@
 //! The QLogic 7322 as a state machine, and its edges.
 
 pub mod board;
+pub mod bringup;
 pub mod contexts;
 pub mod control;
 pub mod counters;

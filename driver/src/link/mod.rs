@@ -279,6 +279,16 @@ impl Links {
         }
     }
 
+    /// Makes the chip interrupt while `pin` is high.
+    pub fn watch_pin(&mut self, pin: u16, bar: &impl Bar) {
+        self.gpio.watch(pin, 0, bar);
+    }
+
+    /// Undoes [`watch_pin`](Self::watch_pin).
+    pub fn unwatch_pin(&mut self, pin: u16, bar: &impl Bar) {
+        self.gpio.unwatch(pin, bar);
+    }
+
     /// A deadline of [`poll_timeout`](Self::poll_timeout) has passed.
     ///
     /// # Errors
