@@ -54,6 +54,8 @@ pub(crate) struct DeviceArg {
 pub(crate) enum Command {
     /// Explain error words, also out of pasted log lines
     Decode(cmd::decode::Args),
+    /// Show the device as ibstat does
+    Info(cmd::info::Args),
     /// Show registers with their fields decoded
     Regs(cmd::regs::Args),
     /// List the options of ib_qib with their effect here, or check a modprobe.d file

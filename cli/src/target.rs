@@ -1,11 +1,17 @@
-//! Devices and ports by name, as they are typed; the one place where the tool opens one.
+//! Devices by name, as they are typed; the one place where the tool opens one.
 
 use crate::args::DeviceArg;
 use crate::fail::{Failure, Status};
 use crate::ui::Ui;
-use qhca_driver::env::Backend;
+use qhca_driver::board::Chip;
+use qhca_driver::eeprom::{EepromPoll, EepromReader};
+use qhca_driver::env::{Backend, Clock};
+use qhca_driver::gpio::Gpio;
+use qhca_driver::identity::Identity;
+use qhca_driver::link::state::LinkStatus;
 use qhca_regs::map::device::REVISION;
-use qhca_regs::{Bar, GONE, RegValue};
+use qhca_regs::map::port::{IBC_CTRL_B, IBC_STATUS_A};
+use qhca_regs::{Bar, GONE, Port, RegValue};
 use qhca_sim::backend::{SimDevice, SimWorld};
 use qhca_sim::chip::{Board, Config};
 use qhca_sim::vtime::Seed;
@@ -50,6 +56,41 @@ impl Target {
             .remedy("nothing more was read; see whether lspci still lists the card, then reset or reseat it"))
     }
 
+    /// Who the device is: board, and the GUIDs and serial number in its EEPROM.
+    pub(crate) fn identity(&self) -> Result<Identity, Failure> {
+        let bar = self.device.bar();
+        let chip = Chip::from_revision(REVISION.read(&bar)).map_err(|e| {
+            Failure::new(Status::Device, format!("{}: {e}", self.name))
+                .remedy("the device was left alone; `qhca regs Revision` shows the register")
+        })?;
+        let (mut reader, mut gpio) = (EepromReader::new(), Gpio::new());
+        let flash = loop {
+            match reader.poll(&mut gpio, &bar, self.device.clock().now()) {
+                EepromPoll::More(until) => self.device.world().advance_to(until),
+                EepromPoll::Done(result) => break result,
+            }
+        };
+        Ok(Identity { chip, flash })
+    }
+
+    /// What `port`'s link is doing.
+    pub(crate) fn link(&self, port: Port) -> Result<LinkStatus, Failure> {
+        let status = IBC_STATUS_A.port(port).read(&self.device.bar());
+        if status.raw() == GONE {
+            self.check_present(&format!("IBCStatusA_{}", port.index()))?;
+        }
+        Ok(LinkStatus::new(status))
+    }
+
+    /// The LID that `port` answers to, and how many of its low bits are free.
+    pub(crate) fn lid(&self, port: Port) -> (u16, u8) {
+        let ctrl = IBC_CTRL_B.port(port).read(&self.device.bar());
+        match ctrl.ib_dlid() {
+            0 => (0, 0),
+            lid => (lid, ctrl.ib_dlid_mask().trailing_zeros() as u8),
+        }
+    }
+
     /// What was written to parts of the chip that the model leaves out: register, offset, number of writes.
     pub(crate) fn unmodelled(&self) -> Result<Vec<(String, u32, u64)>, Failure> {
         let node = self.device.node();
@@ -78,56 +119,4 @@ fn sim_board(name: &str) -> Result<Board, Failure> {
 fn is_real_device(name: &str) -> bool {
     let pci = |c: char| c.is_ascii_hexdigit() || c == ':' || c == '.';
     name.starts_with("vfio-user:") || (name.contains(':') && name.contains('.') && name.chars().all(pci))
-}
-
-/// A port of a device: `sim:1`, `sim:qle7342:2`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PortSpec {
-    /// What opens the device.
-    pub(crate) device: String,
-    /// The port as people count it, from 1.
-    pub(crate) ib_port: u8,
-}
-
-impl PortSpec {
-    /// Understands `DEV:PORT`. A bare number is not taken for a port, nor for a LID: commands that change a link name
-    /// the device that they change.
-    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
-        let refused = |why: &str| {
-            Failure::bad_input(format!("{text:?} {why}"))
-                .remedy("valid: DEV:PORT with PORT 1 or 2, such as sim:1 or sim:qle7340:1")
-        };
-        if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(refused("names no device; a port goes by its device, never by a LID"));
-        }
-        let (device, port) = text.rsplit_once(':').ok_or_else(|| refused("names no port"))?;
-        match port {
-            "1" | "2" if !device.is_empty() => {
-                Ok(Self { device: device.to_owned(), ib_port: port.as_bytes()[0] - b'0' })
-            }
-            _ if device.is_empty() => Err(refused("names no device")),
-            _ => Err(refused("does not end in a port number")),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn port_is_what_follows_the_last_colon() {
-        let spec = PortSpec::parse("sim:qle7342:2").expect("valid");
-        assert_eq!((spec.device.as_str(), spec.ib_port), ("sim:qle7342", 2));
-        assert_eq!(PortSpec::parse("0000:04:00.0:1").expect("valid").device, "0000:04:00.0");
-    }
-
-    #[test]
-    fn anything_else_is_refused_with_the_form() {
-        for text in ["", "1", "17", "sim", "sim:", ":1", "sim:0", "sim:3", "sim:01", "sim:+1", "sim:qle7342"]
-        {
-            let failure = PortSpec::parse(text).expect_err(text).to_string();
-            assert!(failure.contains("sim:qle7340:1"), "{failure}");
-        }
-    }
 }

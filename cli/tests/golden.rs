@@ -21,3 +21,15 @@ fn options_print_what_they_printed() {
     golden("options.txt", &["options", "krcvqs", "krcvq01_no_msi"]);
     golden("options.json", &["options", "--json", "krcvqs", "krcvq01_no_msi"]);
 }
+
+#[test]
+fn info_prints_what_it_printed() {
+    golden("info.txt", &["info", "-d", "sim:qle7340"]);
+    golden("info.json", &["info", "--json"]);
+}
+
+#[test]
+fn regs_of_a_device_print_what_they_printed() {
+    golden("regs.txt", &["regs", "-d", "sim:qle7340", "Revision"]);
+    golden("regs.json", &["regs", "-d", "sim:qle7340", "--json", "Revision"]);
+}

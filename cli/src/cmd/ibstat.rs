@@ -4,7 +4,7 @@
 //! are indented by one tab and a port's by two, unless one port alone is asked for.
 
 use serde::Serialize;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// One device.
 #[derive(Clone, Debug, Serialize)]
@@ -24,9 +24,9 @@ pub(crate) struct Ca {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PortView {
     pub(crate) port: u8,
-    pub(crate) state: &'static str,
-    pub(crate) physical_state: &'static str,
-    pub(crate) rate: u32,
+    pub(crate) state: String,
+    pub(crate) physical_state: String,
+    pub(crate) rate: Rate,
     pub(crate) base_lid: u16,
     pub(crate) lmc: u8,
     pub(crate) sm_lid: u16,
@@ -45,29 +45,28 @@ fn hex32<S: serde::Serializer>(value: &u32, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&format_args!("{value:#010x}"))
 }
 
-/// The words of `ibstat` for the state of a link, by IBTA's number.
-pub(crate) fn state_word(code: u8) -> &'static str {
-    match code {
-        1 => "Down",
-        2 => "Initializing",
-        3 => "Armed",
-        4 => "Active",
-        _ => "???",
+/// A rate as `ibstat` prints it: whole Gb/s, but 2.5 for a single lane at the lowest speed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rate {
+    /// Tenths of a Gb/s.
+    pub(crate) tenth_gbps: u32,
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.tenth_gbps / 10, self.tenth_gbps % 10) {
+            (whole, 0) => write!(f, "{whole}"),
+            (whole, tenths) => write!(f, "{whole}.{tenths}"),
+        }
     }
 }
 
-/// The words of `ibstat` for the physical state, by IBTA's number.
-pub(crate) fn physical_word(code: u8) -> &'static str {
-    match code {
-        0 => "No state change",
-        1 => "Sleep",
-        2 => "Polling",
-        3 => "Disabled",
-        4 => "PortConfigurationTraining",
-        5 => "LinkUp",
-        6 => "LinkErrorRecovery",
-        7 => "PhyTest",
-        _ => "???",
+impl Serialize for Rate {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.tenth_gbps % 10 {
+            0 => to.serialize_u32(self.tenth_gbps / 10),
+            _ => to.serialize_f64(f64::from(self.tenth_gbps) / 10.0),
+        }
     }
 }
 
@@ -116,9 +115,9 @@ mod tests {
     fn one_port() -> Ca {
         let port = PortView {
             port: 1,
-            state: state_word(4),
-            physical_state: physical_word(5),
-            rate: 40,
+            state: "Active".into(),
+            physical_state: "LinkUp".into(),
+            rate: Rate { tenth_gbps: 400 },
             base_lid: 6,
             lmc: 0,
             sm_lid: 1,
@@ -147,6 +146,16 @@ mod tests {
         assert_eq!(device_text(&one_port(), false), expected);
         let (device, _) = expected.split_once("\tPort 1").expect("a port follows");
         assert_eq!(device_text(&one_port(), true), device);
+    }
+
+    #[test]
+    fn one_slow_lane_has_two_and_a_half_gigabits() {
+        assert_eq!(Rate { tenth_gbps: 25 }.to_string(), "2.5");
+        assert_eq!(Rate { tenth_gbps: 100 }.to_string(), "10");
+        assert_eq!(
+            serde_json::json!([Rate { tenth_gbps: 25 }, Rate { tenth_gbps: 400 }]),
+            serde_json::json!([2.5, 40])
+        );
     }
 
     #[test]

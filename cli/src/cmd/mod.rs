@@ -6,6 +6,8 @@ use crate::ui::Ui;
 
 pub(crate) mod completions;
 pub(crate) mod decode;
+mod ibstat;
+pub(crate) mod info;
 pub(crate) mod options;
 pub(crate) mod regs;
 mod regs_select;
@@ -14,6 +16,7 @@ mod regs_select;
 pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
     match &args.command {
         Command::Decode(args) => decode::run(args, ui),
+        Command::Info(args) => info::run(args, ui),
         Command::Options(args) => options::run(args, ui),
         Command::Regs(args) => regs::run(args, ui),
         Command::Completions(args) => completions::run(args, ui),

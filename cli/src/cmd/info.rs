@@ -1,0 +1,123 @@
+//! `qhca info`: the device as `ibstat` shows it.
+//!
+//! Nothing is brought up and nothing written but the pins that read the EEPROM: a link that is down is shown as down.
+//! No subnet agent runs in this driver, so there is no SM LID and no capability to announce; both are shown as zero,
+//! as `ibstat` shows a port that no subnet manager has visited.
+
+use crate::args::DeviceArg;
+use crate::cmd::ibstat::{self, Ca, PortView, Rate};
+use crate::fail::{Failure, Status};
+use crate::target::Target;
+use crate::ui::Ui;
+use qhca_driver::identity::Identity;
+use qhca_driver::link::state::{Logical, Physical};
+use qhca_regs::Port;
+
+/// The device's name in scripts that knew the kernel's driver.
+const CA_NAME: &str = "qib0";
+/// Four lanes at the lowest speed: what the kernel's driver shows while there is no link.
+const RATE_WITHOUT_LINK: Rate = Rate { tenth_gbps: 100 };
+
+/// Arguments of `qhca info`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    device: DeviceArg,
+    /// Names of the devices only
+    #[arg(short, long, group = "form")]
+    list_of_cas: bool,
+    /// The device without its ports
+    #[arg(short, long, group = "form")]
+    short: bool,
+    /// GUIDs of the ports only
+    #[arg(short, long, group = "form")]
+    port_list: bool,
+    /// The device's name as `-l` prints it
+    ca_name: Option<String>,
+    /// One port only, from 1
+    port: Option<String>,
+}
+
+/// Runs `qhca info`.
+pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
+    if let Some(name) = args.ca_name.as_deref().filter(|name| *name != CA_NAME) {
+        return Err(Failure::bad_input(format!("{name:?} is no device here"))
+            .remedy(format!("valid: {CA_NAME}; -d chooses what it stands for")));
+    }
+    let target = Target::open(&args.device, ui)?;
+    let identity = target.identity()?;
+    for remark in identity.remarks() {
+        ui.warning(&format!("{}: {remark}", target.name));
+    }
+    let ca = look(&target, &identity)?;
+    let port = args.port.as_deref().map(|text| find_port(&ca, text)).transpose()?;
+    match (ui.json, port) {
+        (true, None) => ui.json(&ca)?,
+        (true, Some(port)) => ui.json(&Ca { ports: vec![port.clone()], ..ca.clone() })?,
+        (false, Some(port)) if !(args.list_of_cas || args.port_list || args.short) => {
+            ui.text(&ibstat::port_text(&ca, port))?;
+        }
+        (false, port) => ui.text(&text(args, &ca, port))?,
+    }
+    Ok(Status::Done)
+}
+
+fn text(args: &Args, ca: &Ca, port: Option<&PortView>) -> String {
+    if args.list_of_cas {
+        return format!("{}\n", ca.name);
+    }
+    if args.port_list {
+        let ports = ca.ports.iter().filter(|p| port.is_none_or(|port| port.port == p.port));
+        return ports.map(|port| format!("{:#018x}\n", port.port_guid)).collect();
+    }
+    ibstat::device_text(ca, args.short)
+}
+
+fn find_port<'a>(ca: &'a Ca, text: &str) -> Result<&'a PortView, Failure> {
+    let found = text.parse().ok().and_then(|number: u8| ca.ports.iter().find(|port| port.port == number));
+    found.ok_or_else(|| {
+        let valid: Vec<String> = ca.ports.iter().map(|port| port.port.to_string()).collect();
+        Failure::bad_input(format!("{text:?} is no port of this {}", ca.ca_type))
+            .remedy(format!("valid: {}", valid.join(", ")))
+    })
+}
+
+/// Reads what `ibstat` shows.
+fn look(target: &Target, identity: &Identity) -> Result<Ca, Failure> {
+    let ports = identity.chip.board.ports;
+    let views = ports.iter().filter_map(|port| Some((port, ports.ib_number(port)?)));
+    Ok(Ca {
+        name: CA_NAME.to_owned(),
+        ca_type: identity.hca_type(),
+        firmware_version: String::new(),
+        hardware_version: identity.chip.hw_rev().to_string(),
+        node_guid: identity.node_guid().0,
+        system_image_guid: identity.node_guid().0,
+        ports: views
+            .map(|(port, number)| look_at_port(target, identity, port, number))
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+fn look_at_port(target: &Target, identity: &Identity, port: Port, number: u8) -> Result<PortView, Failure> {
+    let link = target.link(port)?;
+    let (base_lid, lmc) = target.lid(port);
+    Ok(PortView {
+        port: number,
+        state: match link.logical() {
+            Logical::Unknown(_) => "???".to_owned(),
+            state => state.to_string(),
+        },
+        physical_state: match link.physical() {
+            Physical::Unknown(_) => "???".to_owned(),
+            state => state.to_string(),
+        },
+        rate: if link.is_up() { Rate { tenth_gbps: link.rate_tenth_gbps() } } else { RATE_WITHOUT_LINK },
+        base_lid,
+        lmc,
+        sm_lid: 0,
+        capability_mask: 0,
+        port_guid: identity.port_guid(number).0,
+        link_layer: "InfiniBand",
+    })
+}
