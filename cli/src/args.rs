@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Info(cmd::info::Args),
     /// Show registers with their fields decoded
     Regs(cmd::regs::Args),
+    /// Show the counters of device and ports
+    Counters(cmd::counters::Args),
     /// List the options of ib_qib with their effect here, or check a modprobe.d file
     Options(cmd::options::Args),
     /// Print a completion script for a shell

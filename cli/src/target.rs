@@ -56,13 +56,17 @@ impl Target {
             .remedy("nothing more was read; see whether lspci still lists the card, then reset or reseat it"))
     }
 
-    /// Who the device is: board, and the GUIDs and serial number in its EEPROM.
-    pub(crate) fn identity(&self) -> Result<Identity, Failure> {
-        let bar = self.device.bar();
-        let chip = Chip::from_revision(REVISION.read(&bar)).map_err(|e| {
+    /// The chip and its board.
+    pub(crate) fn chip(&self) -> Result<Chip, Failure> {
+        Chip::from_revision(REVISION.read(&self.device.bar())).map_err(|e| {
             Failure::new(Status::Device, format!("{}: {e}", self.name))
                 .remedy("the device was left alone; `qhca regs Revision` shows the register")
-        })?;
+        })
+    }
+
+    /// Who the device is: board, and the GUIDs and serial number in its EEPROM.
+    pub(crate) fn identity(&self) -> Result<Identity, Failure> {
+        let (chip, bar) = (self.chip()?, self.device.bar());
         let (mut reader, mut gpio) = (EepromReader::new(), Gpio::new());
         let flash = loop {
             match reader.poll(&mut gpio, &bar, self.device.clock().now()) {

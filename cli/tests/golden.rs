@@ -33,3 +33,10 @@ fn regs_of_a_device_print_what_they_printed() {
     golden("regs.txt", &["regs", "-d", "sim:qle7340", "Revision"]);
     golden("regs.json", &["regs", "-d", "sim:qle7340", "--json", "Revision"]);
 }
+
+#[test]
+fn counters_print_what_they_printed() {
+    golden("counters.txt", &["counters", "-d", "sim:qle7340"]);
+    golden("counters-ipath.txt", &["counters", "-d", "sim:qle7340", "--ipath"]);
+    golden("counters.json", &["counters", "-d", "sim:qle7340", "--json"]);
+}

@@ -5,6 +5,7 @@ use crate::fail::{Failure, Status};
 use crate::ui::Ui;
 
 pub(crate) mod completions;
+pub(crate) mod counters;
 pub(crate) mod decode;
 mod ibstat;
 pub(crate) mod info;
@@ -17,6 +18,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
     match &args.command {
         Command::Decode(args) => decode::run(args, ui),
         Command::Info(args) => info::run(args, ui),
+        Command::Counters(args) => counters::run(args, ui),
         Command::Options(args) => options::run(args, ui),
         Command::Regs(args) => regs::run(args, ui),
         Command::Completions(args) => completions::run(args, ui),
