@@ -8,8 +8,10 @@ pub mod counters;
 pub mod dma;
 pub mod eeprom;
 pub mod env;
+pub mod event;
 pub mod fault;
 pub mod gpio;
+pub mod hca;
 pub mod identity;
 pub mod link;
 pub mod options;
@@ -18,6 +20,7 @@ pub mod rx;
 #[cfg(test)]
 mod scriptbar;
 pub mod shared;
+pub mod slots;
 pub mod sys;
 pub mod twsi;
 pub mod tx;

@@ -4,11 +4,13 @@
 //! each other fits in a handful of atomics, so that no packet ever waits for a lock: whether the device is still
 //! there, whether the worker is wanted, which contexts have overflowed, which links changed.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use qhca_irq::{Dispatcher, Handover, PortSet, VectorPlan};
+use qhca_irq::{ContextSet, Dispatcher, Handover, PortSet, VectorPlan};
 use qhca_regs::{Ctxt, Port};
 
+use crate::event::{Event, EventQueue};
 use crate::fault::Policy;
 
 /// Whether registers may be touched.
@@ -48,8 +50,13 @@ impl DeviceState {
 #[derive(Debug)]
 pub struct DeviceShared {
     dispatcher: Dispatcher,
-    guards_receive: bool,
+    /// The dispatcher after the first mode of interrupts proved silent.
+    fallback: OnceLock<Dispatcher>,
+    policy: Policy,
+    events: EventQueue,
     state: AtomicU8,
+    contexts_returned: AtomicU32,
+    senders_returned: AtomicU32,
     overflowed: AtomicU32,
     links_changed: AtomicU8,
     links_active: AtomicU8,
@@ -60,8 +67,12 @@ impl DeviceShared {
     pub fn new(plan: VectorPlan, policy: Policy) -> Self {
         Self {
             dispatcher: Dispatcher::new(plan, policy.dispatch()),
-            guards_receive: policy.guards_receive(),
+            fallback: OnceLock::new(),
+            policy,
+            events: EventQueue::new(),
             state: AtomicU8::new(DeviceState::Open.code()),
+            contexts_returned: AtomicU32::new(0),
+            senders_returned: AtomicU32::new(0),
             overflowed: AtomicU32::new(0),
             links_changed: AtomicU8::new(0),
             links_active: AtomicU8::new(0),
@@ -69,8 +80,25 @@ impl DeviceShared {
     }
 
     /// Turns vectors into work.
+    #[inline]
     pub fn dispatcher(&self) -> &Dispatcher {
-        &self.dispatcher
+        self.fallback.get().unwrap_or(&self.dispatcher)
+    }
+
+    /// Serves the vectors of `plan` from now on: the first plan's never fired. Done at most once; a second call
+    /// changes nothing.
+    pub fn fall_back(&self, plan: VectorPlan) {
+        self.fallback.get_or_init(|| Dispatcher::new(plan, self.policy.dispatch()));
+    }
+
+    /// How errors are served.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// What happened, for the device's owner.
+    pub fn events(&self) -> &EventQueue {
+        &self.events
     }
 
     /// The hand-over from interrupts to the worker.
@@ -97,10 +125,15 @@ impl DeviceShared {
         let before = DeviceState::from_code(self.state.fetch_max(state.code(), Ordering::AcqRel));
         match state {
             DeviceState::Open => {}
-            DeviceState::Gone => self.dispatcher.mark_gone(),
+            DeviceState::Gone => {
+                self.dispatcher().mark_gone();
+                if before != DeviceState::Gone {
+                    self.events.push(Event::Gone);
+                }
+            }
             // Whoever closes asks the hand-over itself whether a turn still runs.
             DeviceState::Closed | DeviceState::Failed => {
-                self.dispatcher.close();
+                self.dispatcher().close();
             }
         }
         before
@@ -125,7 +158,27 @@ impl DeviceShared {
     /// Whether receive batches are to stay short because the error worker is wanted.
     #[inline]
     pub fn wants_short_batches(&self) -> bool {
-        self.guards_receive && !self.handover().pending().is_empty()
+        self.policy.guards_receive() && !self.handover().pending().is_empty()
+    }
+
+    /// Notes that the owner of `ctxt` has dropped it.
+    pub(crate) fn note_context_returned(&self, ctxt: Ctxt) {
+        self.contexts_returned.fetch_or(1 << ctxt.index(), Ordering::AcqRel);
+    }
+
+    /// The contexts that were dropped by their owners, once.
+    pub(crate) fn take_contexts_returned(&self) -> ContextSet {
+        ContextSet::from_bits(self.contexts_returned.swap(0, Ordering::AcqRel))
+    }
+
+    /// Notes that the owner of sender `slot` (0 to 31) has dropped it.
+    pub(crate) fn note_sender_returned(&self, slot: u32) {
+        self.senders_returned.fetch_or(1 << slot, Ordering::AcqRel);
+    }
+
+    /// The senders that were dropped by their owners, one bit each, once.
+    pub(crate) fn take_senders_returned(&self) -> u32 {
+        self.senders_returned.swap(0, Ordering::AcqRel)
     }
 
     /// Notes that the link of `port` is to be looked at.

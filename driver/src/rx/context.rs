@@ -278,6 +278,13 @@ impl Context {
     }
 }
 
+impl Drop for Context {
+    /// The device's owner takes the memory from the chip before anybody frees it.
+    fn drop(&mut self) {
+        self.shared.note_context_returned(self.ctxt);
+    }
+}
+
 /// The sequence number after a gap of `lost` entries: by what the last of them bears, or by counting if that is
 /// no sequence number.
 fn seq_after(last: Rhf, expected: RhfSeq, lost: usize) -> RhfSeq {

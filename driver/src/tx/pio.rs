@@ -127,10 +127,33 @@ pub struct Sender {
     largest_dwords: usize,
     blocked_in_row: u64,
     counts: TxCounts,
+    /// Which of the device's pools it is, so that it can be lent again.
+    slot: Option<u32>,
     not_sync: PhantomData<Cell<()>>,
 }
 
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            self.shared.note_sender_returned(slot);
+        }
+    }
+}
+
 impl Sender {
+    /// The sender of the device's pool number `slot`.
+    pub(crate) fn of_slot(
+        slot: u32,
+        pool: Pool,
+        avail: DmaRegion,
+        control: Arc<SendControl>,
+        shared: Arc<DeviceShared>,
+    ) -> Self {
+        let mut sender = Self::new(pool, avail, control, shared);
+        sender.slot = Some(slot);
+        sender
+    }
+
     /// A sender over `pool`, whose state the chip writes to the start of `avail`.
     pub fn new(pool: Pool, avail: DmaRegion, control: Arc<SendControl>, shared: Arc<DeviceShared>) -> Self {
         let data = pool.owned().filter(|buffer| !matches!(buffer.kind(), BufferKind::Vl15(_)));
@@ -143,6 +166,7 @@ impl Sender {
             largest_dwords,
             blocked_in_row: 0,
             counts: TxCounts::default(),
+            slot: None,
             not_sync: PhantomData,
         }
     }

@@ -1,0 +1,443 @@
+//! **The HCA as a state machine**: interrupts, errors, links, and who has which context.
+//!
+//! An [`Hca`] is what bring-up makes of a chip. It holds no bar, no descriptor and no clock: whoever turns it brings
+//! them. Its methods are of four kinds.
+//!
+//! * *It happened:* [`on_interrupt`](Hca::on_interrupt), [`on_timeout`](Hca::on_timeout),
+//!   [`on_news`](Hca::on_news). Time must not go back from one call to the next.
+//! * *What next:* [`poll_deferred`](Hca::poll_deferred) until `None`, [`poll_event`](Hca::poll_event) until `None`,
+//!   [`poll_timeout`](Hca::poll_timeout) for the next `on_timeout`.
+//! * *Commands:* open a context or a sender, set a link's goal, close.
+//! * *Getters.*
+//!
+//! ```text
+//!   vector ─► on_interrupt ─► Interrupt { contexts to drain, call the worker? }     any thread's Context: drain
+//!                 └─► hand-over ─► poll_deferred ─► Report ─► one Event
+//!   time ───► on_timeout ─► links, first-interrupt check, dropped contexts
+//! ```
+//!
+//! Contexts and senders move to threads of their own, and so does the worker ([`Hca::take_worker`]); what they have
+//! in common with the rest is [`DeviceShared`].
+
+use std::sync::Arc;
+
+use qhca_irq::arrival::{Arrival, ArrivalCheck};
+use qhca_irq::worker::Close;
+use qhca_irq::{ContextSet, Grant, Outcome, PlanRequest, PortSet, VectorPlan, Work, WorkerCall};
+use qhca_regs::map::device::{self, SendBufAvailAddr, SendCtrl};
+use qhca_regs::map::port as port_regs;
+use qhca_regs::status::{ErrBits, IntBits, PortErrBits};
+use qhca_regs::{Bar, GONE, Instant, Port, Vector};
+
+use crate::contexts::Split;
+use crate::control::Controls;
+use crate::dma::DmaRegion;
+use crate::env::DmaMapper;
+use crate::event::Event;
+use crate::fault::{Policy, Report, Worker, WorkerSetup};
+use crate::link::{LinkChange, LinkError, LinkEvent, Links, PortChange};
+use crate::rx::Context;
+use crate::shared::{DeviceShared, DeviceState};
+use crate::slots::{LendError, Slots, Wanted};
+use crate::tx::{SendControl, Sender};
+
+/// What bring-up leaves behind: a chip that is set up, silent, with its links switched off.
+pub struct HcaSetup {
+    /// How errors are served.
+    pub policy: Policy,
+    /// What the vector plan was asked for.
+    pub request: PlanRequest,
+    /// The vectors that were granted, as written to the redirect registers.
+    pub plan: VectorPlan,
+    /// The split of contexts and buffers.
+    pub split: Split,
+    /// What `ErrMask` kept of all ones.
+    pub err_mask: ErrBits,
+    /// The links, set up and switched off.
+    pub links: Links,
+    /// The control registers as they stand.
+    pub controls: Controls,
+    /// Where the chip writes its avail words.
+    pub avail: DmaRegion,
+}
+
+/// What an interrupt leaves for its thread to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "contexts that are not drained stay silent"]
+pub struct Interrupt {
+    /// The contexts to drain.
+    pub contexts: ContextSet,
+    /// Whether to call the worker, and how soon.
+    pub worker: WorkerCall,
+    /// Whether anything was found at all. On a shared line: whether it was ours.
+    pub ours: bool,
+    /// Whether the device can still be used.
+    pub alive: bool,
+}
+
+/// A device that is up.
+pub struct Hca {
+    shared: Arc<DeviceShared>,
+    worker: Option<Worker>,
+    links: Links,
+    controls: Controls,
+    send: Arc<SendControl>,
+    slots: Slots,
+    request: PlanRequest,
+    arrival: Option<ArrivalCheck>,
+    fallback_wanted: bool,
+    ports: PortSet,
+    closed: bool,
+}
+
+impl Hca {
+    /// The device that bring-up has set up. It is silent until [`start`](Self::start).
+    pub fn new(setup: HcaSetup) -> Self {
+        let shared = Arc::new(DeviceShared::new(setup.plan, setup.policy));
+        let send = Arc::new(SendControl::new(setup.controls.send()));
+        let ports: PortSet = setup.split.ports.iter().collect();
+        let worker = Worker::new(WorkerSetup {
+            shared: shared.clone(),
+            send: send.clone(),
+            policy: setup.policy,
+            ports,
+            contexts: setup.split.contexts.iter().map(|share| share.ctxt).collect(),
+            err_mask: setup.err_mask,
+            port_err_mask: PortErrBits::all(),
+        });
+        let slots = Slots::new(setup.split, setup.avail, send.clone(), shared.clone());
+        Self {
+            shared,
+            worker: Some(worker),
+            links: setup.links,
+            controls: setup.controls,
+            send,
+            slots,
+            request: setup.request,
+            arrival: None,
+            fallback_wanted: false,
+            ports,
+            closed: false,
+        }
+    }
+
+    /// Raises the error masks and switches interrupts on (F-226).
+    pub fn start(&mut self, bar: &impl Bar, now: Instant) {
+        if let Some(worker) = &mut self.worker {
+            worker.start(bar, now);
+        }
+        if !self.shared.is_open() {
+            return;
+        }
+        self.interrupts_on(bar);
+        let mode = self.shared.dispatcher().plan().mode();
+        self.arrival = Some(ArrivalCheck::new(mode, self.interrupts(), now));
+    }
+
+    fn interrupts_on(&self, bar: &impl Bar) {
+        device::INT_MASK.write(bar, self.shared.dispatcher().enabled_bits());
+        // Clears nothing; any write raises again what is pending.
+        device::INT_CLEAR.clear(bar, IntBits::empty());
+        let granted = device::INT_GRANTED.read(bar);
+        if granted == GONE {
+            self.shared.worsen(DeviceState::Gone);
+        } else if granted != 0 {
+            device::INT_GRANTED.clear(bar, granted);
+        }
+    }
+
+    /// What this device's threads have in common.
+    pub fn shared(&self) -> &Arc<DeviceShared> {
+        &self.shared
+    }
+
+    /// Takes the worker away to a thread of its own. `None` if it is there already, or if the policy serves errors in
+    /// the interrupt, where it is needed here.
+    pub fn take_worker(&mut self) -> Option<Worker> {
+        let inline = self.shared.policy().dispatch().port == qhca_irq::dispatch::OnError::Inline;
+        if inline { None } else { self.worker.take() }
+    }
+
+    /// Serves one wake-up of `vector`. Drain the contexts it names, on whatever threads they live.
+    ///
+    /// Reads at most `IntStatus`, and nothing on a dedicated vector, unless the policy serves errors here.
+    pub fn on_interrupt(&mut self, vector: Vector, bar: &impl Bar, now: Instant) -> Interrupt {
+        let Self { shared, worker, .. } = self;
+        let outcome = shared.dispatcher().on_vector_serving(vector, bar, now, |work| {
+            if let Some(worker) = worker {
+                worker.serve_inline(work, bar, now);
+            }
+        });
+        match outcome {
+            Outcome::Work(work) => self.on_work(work, bar, now),
+            Outcome::Spurious => Interrupt { alive: true, ..Interrupt::default() },
+            Outcome::Gone => {
+                self.shared.worsen(DeviceState::Gone);
+                Interrupt::default()
+            }
+            Outcome::Closed => Interrupt::default(),
+        }
+    }
+
+    fn on_work(&mut self, work: Work, bar: &impl Bar, now: Instant) -> Interrupt {
+        if work.gpio() {
+            self.links.on_gpio(bar, now);
+        }
+        if work.send_buffer_free() {
+            self.send.set_interrupt_when_free(bar, false);
+            self.shared.events().push(Event::SendSpace);
+        }
+        self.on_news(bar, now);
+        Interrupt {
+            contexts: work.contexts(),
+            worker: work.worker(),
+            ours: true,
+            alive: self.shared.is_open(),
+        }
+    }
+
+    /// Looks at the links that the worker has found changed. Call it after turns of a worker on another thread;
+    /// [`poll_deferred`](Self::poll_deferred) does so by itself.
+    pub fn on_news(&mut self, bar: &impl Bar, now: Instant) {
+        for port in self.shared.take_link_changes().iter() {
+            if self.shared.is_open() {
+                let result = self.links.on_port_status(port, bar, now);
+                self.heed(result);
+            }
+        }
+        self.collect_link_events(bar);
+    }
+
+    /// Does what is due: links, the check for the first interrupt, contexts that were dropped.
+    pub fn on_timeout(&mut self, bar: &impl Bar, now: Instant) {
+        if !self.shared.is_open() {
+            return;
+        }
+        self.slots.reclaim(&mut self.controls, bar);
+        let result = self.links.on_timeout(bar, now);
+        self.heed(result);
+        self.collect_link_events(bar);
+        self.check_arrival(now);
+    }
+
+    /// Takes the turn of the worker that is due, if it is here, and gives the next report. Each report has made one
+    /// event. Call it until it gives `None`.
+    pub fn poll_deferred(&mut self, bar: &impl Bar, now: Instant) -> Option<Report> {
+        let report = self.worker.as_mut()?.poll(bar, now);
+        if let Some(report) = &report {
+            self.shared.events().push(event_of(report.clone()));
+        }
+        self.on_news(bar, now);
+        report
+    }
+
+    /// When [`on_timeout`](Self::on_timeout) or, with the worker here, [`poll_deferred`](Self::poll_deferred) is to
+    /// be called next.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if !self.shared.is_open() {
+            return None;
+        }
+        let worker = self.worker.as_ref().and_then(Worker::poll_timeout);
+        let arrival = self.arrival.as_ref().and_then(ArrivalCheck::poll_timeout);
+        [worker, arrival, self.links.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// What happened, oldest first.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.shared.events().pop()
+    }
+
+    /// Interrupts counted so far, all vectors.
+    fn interrupts(&self) -> u64 {
+        self.shared.dispatcher().counters().vectors.iter().sum()
+    }
+
+    fn check_arrival(&mut self, now: Instant) {
+        let interrupts = self.interrupts();
+        let Some(check) = &mut self.arrival else { return };
+        if check.poll_timeout().is_none() {
+            return;
+        }
+        match check.check(interrupts, now) {
+            Arrival::Proven(_) | Arrival::Waiting => {}
+            Arrival::FallBack => {
+                self.fallback_wanted = true;
+                let from = self.shared.dispatcher().plan().mode();
+                self.shared.events().push(Event::FellBack { from });
+            }
+            Arrival::Silent => {
+                let error = check.error();
+                self.shared.events().push(Event::NoInterrupts(error));
+            }
+        }
+    }
+
+    /// Whether the interrupt line is to be tried because no message came: asked once. Whoever turns the device then
+    /// asks its back end for the line and calls [`fall_back`](Self::fall_back).
+    pub fn take_fallback_wanted(&mut self) -> bool {
+        std::mem::take(&mut self.fallback_wanted)
+    }
+
+    /// Serves the interrupt line from now on, for everything. With a grant of none nothing can be served: an event
+    /// says so when the check runs out.
+    pub fn fall_back(&mut self, grant: Option<Grant>, bar: &impl Bar, now: Instant) {
+        if !self.shared.is_open() {
+            return;
+        }
+        if let Some(grant) = grant {
+            device::INT_MASK.write(bar, IntBits::empty());
+            let plan = VectorPlan::new(&self.request, grant);
+            plan.write_redirects(bar);
+            self.shared.fall_back(plan);
+            self.interrupts_on(bar);
+        }
+        let interrupts = self.interrupts();
+        if let Some(check) = &mut self.arrival {
+            check.fell_back(interrupts, now);
+        }
+    }
+
+    fn collect_link_events(&mut self, bar: &impl Bar) {
+        while let Some(event) = self.links.poll_event() {
+            self.on_link_event(event, bar);
+            self.shared.events().push(Event::Link(event));
+        }
+    }
+
+    fn on_link_event(&mut self, event: LinkEvent, bar: &impl Bar) {
+        match event.change {
+            PortChange::Link(LinkChange::Active) => self.shared.set_link_active(event.port, true),
+            PortChange::Link(LinkChange::Down) => {
+                self.shared.set_link_active(event.port, false);
+                self.cancel_sends(event.port, bar);
+            }
+            _ => {}
+        }
+    }
+
+    /// Drops what `port` was about to send: nothing that waits for a dead link may hold a buffer (F-227).
+    pub fn cancel_sends(&mut self, port: Port, bar: &impl Bar) {
+        if !self.shared.is_open() {
+            return;
+        }
+        let normal = self.controls.send_port(port);
+        let flush = |contents: port_regs::SendCtrl| {
+            contents.with_txe_drain_la_fifo(true).with_txe_drain_rm_fifo(true).with_txe_bypass_ibc(true)
+        };
+        self.controls.update_send_port(port, bar, flush);
+        self.controls.update_send_port(port, bar, |_| normal);
+        // ORDER: the reads let the chip finish writing the avail words before anybody looks at them.
+        (0..FLUSH_READS).for_each(|_| {
+            device::SCRATCH.read(bar);
+        });
+        self.send.request_update(bar);
+    }
+
+    fn heed(&self, result: Result<(), LinkError>) {
+        // Forbidden commands are the link machine's own affair: it tells by events. Gone is ours.
+        if let Err(LinkError::Gone { .. }) = result {
+            self.shared.worsen(DeviceState::Gone);
+        }
+    }
+
+    /// The links.
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// The links, for commands.
+    pub fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
+    }
+
+    /// The split of contexts and buffers.
+    pub fn split(&self) -> &Split {
+        self.slots.split()
+    }
+
+    /// The contexts that are open.
+    pub fn open_contexts(&self) -> ContextSet {
+        self.slots.lent()
+    }
+
+    /// The worker, while it is here.
+    pub fn worker(&self) -> Option<&Worker> {
+        self.worker.as_ref()
+    }
+
+    /// The worker, while it is here.
+    pub fn worker_mut(&mut self) -> Option<&mut Worker> {
+        self.worker.as_mut()
+    }
+
+    /// The send control register, for the copy-rate check.
+    pub fn send_control(&self) -> &Arc<SendControl> {
+        &self.send
+    }
+
+    /// Opens a context.
+    ///
+    /// # Errors
+    /// [`LendError`]; all others go on.
+    pub fn open_context(
+        &mut self,
+        wanted: Wanted,
+        mapper: &mut impl DmaMapper,
+        bar: &impl Bar,
+    ) -> Result<Context, LendError> {
+        self.slots.lend_context(wanted, mapper, &mut self.controls, bar)
+    }
+
+    /// Opens a sender over the device's own buffers.
+    ///
+    /// # Errors
+    /// [`LendError`]: it is open already, or the device is not.
+    pub fn open_sender(&mut self) -> Result<Sender, LendError> {
+        self.slots.lend_sender()
+    }
+
+    /// Opens a sender over the buffers of an open user context.
+    ///
+    /// # Errors
+    /// [`LendError`]: the context is not open, or its buffers are in use.
+    pub fn open_user_sender(&mut self, context: &Context) -> Result<Sender, LendError> {
+        self.slots.lend_user_sender(context.ctxt())
+    }
+
+    /// Forbids everything from now on: interrupts, turns, drains and sends touch nothing any more. Says whether a
+    /// turn of the worker still runs; [`finish_close`](Self::finish_close) must wait for it.
+    pub fn begin_close(&mut self) -> Close {
+        self.shared.worsen(DeviceState::Closed);
+        self.shared.dispatcher().close()
+    }
+
+    /// Makes the chip silent and takes all memory from it. Does nothing to a device that is gone, nor a second time.
+    pub fn finish_close(&mut self, bar: &impl Bar) {
+        if std::mem::replace(&mut self.closed, true) || self.shared.state() == DeviceState::Gone {
+            return;
+        }
+        device::INT_MASK.write(bar, IntBits::empty());
+        device::ERR_MASK.write(bar, ErrBits::empty());
+        for port in self.ports.iter() {
+            port_regs::ERR_MASK.port(port).write(bar, PortErrBits::empty());
+            self.controls.update_send_port(port, bar, |_| port_regs::SendCtrl::default());
+        }
+        self.slots.withdraw_all(&mut self.controls, bar);
+        self.controls.update_send(bar, |_| SendCtrl::default());
+        device::SEND_BUF_AVAIL_ADDR.write(bar, SendBufAvailAddr::default());
+        // ORDER: what the chip was writing to memory has arrived when this read comes back.
+        device::SCRATCH.read(bar);
+    }
+}
+
+/// Reads that a flush waits for (F-227).
+const FLUSH_READS: usize = 3;
+
+/// The event of a report.
+pub fn event_of(report: Report) -> Event {
+    if report.is_fatal() { Event::Fatal(report) } else { Event::Error(report) }
+}
+
+#[cfg(test)]
+#[path = "hca_tests.rs"]
+mod tests;
