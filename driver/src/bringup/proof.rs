@@ -70,6 +70,8 @@ impl InterruptProof {
 
     /// Goes on with the interrupt line, whose plan is `plan`: all causes to the one vector, and once more.
     ///
+    /// Listen to the line, and unmask it, before: it may have fired while nobody did.
+    ///
     /// # Errors
     /// [`Fault::Gone`].
     pub fn fall_back(
