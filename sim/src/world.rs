@@ -61,6 +61,29 @@ struct Node<H> {
     shown: [PeerState; 2],
     /// What each port last saw.
     seen: [PeerState; 2],
+    /// When the chip wants to be called next, as it said after the last call.
+    due: Instant,
+    /// Whether somebody has had the chip in hand since then.
+    stale: bool,
+}
+
+impl<H> Node<H> {
+    #[inline]
+    fn due(&self) -> Instant {
+        if self.stale { self.ask() } else { self.due }
+    }
+
+    #[inline]
+    fn ask(&self) -> Instant {
+        self.chip.next_deadline().unwrap_or(Instant::MAX)
+    }
+
+    /// Asks the chip when it wants to be called next.
+    #[inline]
+    fn refresh(&mut self) {
+        self.due = self.ask();
+        self.stale = false;
+    }
 }
 
 struct Laid {
@@ -113,7 +136,9 @@ impl<H: WorldHost> World<H> {
     pub fn add_on(&mut self, config: Config, host: H) -> NodeId {
         let id = self.nodes.len();
         let (plugs, silent) = ([None; 2], [PeerState::Silent; 2]);
-        self.nodes.push(Node { chip: Chip::new(config), host, plugs, shown: silent, seen: silent });
+        let (shown, seen) = (silent, silent);
+        let chip = Chip::new(config);
+        self.nodes.push(Node { chip, host, plugs, shown, seen, due: Instant::MAX, stale: true });
         NodeId(id)
     }
 
@@ -185,6 +210,7 @@ impl<H: WorldHost> World<H> {
     /// The chip of `node` and its host, for what has no time: records, modes, the account.
     pub fn chip_mut(&mut self, node: NodeId) -> (&mut Chip, &mut H) {
         let node = &mut self.nodes[node.0];
+        node.stale = true;
         (&mut node.chip, &mut node.host)
     }
 
@@ -264,9 +290,19 @@ impl<H: WorldHost> World<H> {
 
     /// When something happens next without software's doing.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let cables = self.cables.iter().filter_map(|laid| laid.cable.next_arrival());
-        let chips = self.nodes.iter().filter_map(|node| node.chip.next_deadline());
-        cables.chain(chips).chain(self.plan.next_at()).min()
+        Some(self.next_due()).filter(|due| *due != Instant::MAX)
+    }
+
+    #[inline]
+    fn next_due(&self) -> Instant {
+        let mut due = self.plan.next_at().unwrap_or(Instant::MAX);
+        for laid in &self.cables {
+            due = due.min(laid.cable.next_arrival());
+        }
+        for node in &self.nodes {
+            due = due.min(node.due());
+        }
+        due
     }
 
     /// Lets everything happen that is due by `now`, each thing at its own time. Time that has passed already is taken
@@ -277,7 +313,11 @@ impl<H: WorldHost> World<H> {
     #[inline]
     pub fn advance_to(&mut self, now: Instant) {
         let mut steps_at_once = 0;
-        while let Some(due) = self.next_deadline().filter(|due| *due <= now) {
+        loop {
+            let due = self.next_due();
+            if due > now || due == Instant::MAX {
+                break;
+            }
             steps_at_once = if due > self.now { 0 } else { steps_at_once + 1 };
             assert!(steps_at_once < MAX_STEPS_AT_ONCE, "the model asks for {due} again and again");
             self.now = self.now.max(due);
@@ -297,8 +337,9 @@ impl<H: WorldHost> World<H> {
             }
         }
         for node in 0..self.nodes.len() {
-            if self.nodes[node].chip.next_deadline().is_some_and(|due| due <= self.now) {
+            if self.nodes[node].due() <= self.now {
                 self.touch_now(node, |chip, now, host| chip.advance(now, host));
+                self.tell_credits(node);
             }
         }
     }
@@ -311,11 +352,15 @@ impl<H: WorldHost> World<H> {
         while let Some(arrival) = self.cables[cable].cable.receive(from, self.now, self.crcs.as_ref()) {
             match arrival {
                 Arrival::Light(light) => self.see(node, port, light),
+                Arrival::Credits(update) => {
+                    self.touch_now(node, |chip, now, host| chip.take_flow_update(port, update, now, host));
+                }
                 Arrival::Packet(packet) => {
                     self.touch_now(node, |chip, now, host| {
                         chip.deliver(port, &packet.bytes, packet.meta, now, host)
                     });
                     self.nodes[sender].chip.recycle(packet);
+                    self.tell_credits(node);
                 }
             }
         }
@@ -368,6 +413,22 @@ impl<H: WorldHost> World<H> {
                 }
             }
         }
+        self.nodes[node].refresh();
+    }
+
+    /// Lets the ports of `node` tell the other ends about their credits. Asked for after what may change them: packets
+    /// that arrived, and time.
+    #[inline]
+    fn tell_credits(&mut self, node: usize) {
+        for port in Port::ALL {
+            if let Some(Plug { cable, side }) = self.nodes[node].plugs[port.index()]
+                && self.cables[cable].cable.carries_credits()
+                && let Some(update) = self.nodes[node].chip.flow_update(port, self.now)
+            {
+                self.cables[cable].cable.show(side, Arrival::Credits(update), self.now);
+                self.nodes[node].refresh();
+            }
+        }
     }
 
     /// Shows the light of a port to its cable if it has changed.
@@ -382,7 +443,7 @@ impl<H: WorldHost> World<H> {
             && self.cables[cable].cable.is_connected()
         {
             this.shown[port.index()] = light;
-            self.cables[cable].cable.show(side, light, self.now);
+            self.cables[cable].cable.show(side, Arrival::Light(light), self.now);
         }
     }
 

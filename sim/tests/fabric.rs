@@ -25,7 +25,8 @@ fn number(packet: &Packet) -> u32 {
 /// Everything that arrives from side A, with its time.
 fn drain(cable: &mut Cable, crcs: Option<&Crcs>) -> Vec<(Instant, Packet)> {
     let mut arrived = Vec::new();
-    while let Some(now) = cable.next_arrival() {
+    while cable.next_arrival() != Instant::MAX {
+        let now = cable.next_arrival();
         while let Some(arrival) = cable.receive(Side::A, now, crcs) {
             if let Arrival::Packet(packet) = arrival {
                 arrived.push((now, packet));
@@ -59,8 +60,8 @@ fn packets_sent_at_once_arrive_one_line_time_apart() {
 #[test]
 fn nothing_arrives_before_its_time_nor_at_the_wrong_end() {
     let mut cable = Cable::new(CableConfig::default(), Seed(1), "test");
-    cable.show(Side::B, PeerState::Up, at(10));
-    assert_eq!(cable.next_arrival(), Some(at(35)));
+    cable.show(Side::B, Arrival::Light(PeerState::Up), at(10));
+    assert_eq!(cable.next_arrival(), at(35));
     assert!(cable.receive(Side::B, at(34), None).is_none());
     assert!(cable.receive(Side::A, at(35), None).is_none());
     assert!(matches!(cable.receive(Side::B, at(35), None), Some(Arrival::Light(PeerState::Up))));
@@ -70,7 +71,7 @@ fn nothing_arrives_before_its_time_nor_at_the_wrong_end() {
 fn a_pulled_cable_loses_what_is_in_flight_and_what_comes_after() {
     let mut cable = Cable::new(qdr(1000), Seed(1), "test");
     cable.send(Side::A, packet(0, 64, at(0)), None);
-    cable.show(Side::A, PeerState::Up, at(0));
+    cable.show(Side::A, Arrival::Light(PeerState::Up), at(0));
     assert_eq!(cable.disconnect().len(), 1);
     assert!(cable.send(Side::A, packet(1, 64, at(10)), None).is_some());
     cable.connect();

@@ -7,11 +7,11 @@
 //!
 //! Whatever enters a direction leaves it in the same order, however the delay is drawn: a cable has no overtaking
 //! lane. A packet that is duplicated is followed by its copy; flips change the bytes on the way. The light of the link
-//! travels as packets do, but is neither lost nor bent.
+//! and flow-control packets travel as packets do, but are neither lost nor bent.
 
 use super::crc::{self, CRC_BYTES, Crcs, Verdict};
 use super::rate::LineRate;
-use crate::chip::{Packet, PeerState};
+use crate::chip::{FlowUpdate, Packet, PeerState};
 use crate::vtime::{Distribution, Rng, Seed};
 use qhca_regs::{Duration, Instant};
 use std::collections::VecDeque;
@@ -65,6 +65,8 @@ pub struct CableConfig {
     pub faults: [LineFaults; 2],
     /// The most that one direction holds; what exceeds it is dropped and counted.
     pub max_in_flight: usize,
+    /// Whether it carries the ports' flow-control packets. Without them a sender takes the credits as endless.
+    pub carries_credits: bool,
 }
 
 impl Default for CableConfig {
@@ -75,6 +77,7 @@ impl Default for CableConfig {
             rate: LineRate::UNLIMITED,
             faults: [LineFaults::default(); 2],
             max_in_flight: 1 << 16,
+            carries_credits: true,
         }
     }
 }
@@ -105,6 +108,8 @@ pub enum Arrival {
     Packet(Packet),
     /// What the far port shows from now on.
     Light(PeerState),
+    /// What the far port tells about its credits.
+    Credits(FlowUpdate),
 }
 
 struct InFlight {
@@ -210,24 +215,28 @@ impl Cable {
         None
     }
 
-    /// The port at `from` shows `light` from `now` on.
-    pub fn show(&mut self, from: Side, light: PeerState, now: Instant) {
+    /// Whether the cable carries flow-control packets, and is there to do so.
+    #[inline]
+    pub fn carries_credits(&self) -> bool {
+        self.connected && self.config.carries_credits
+    }
+
+    /// The port at `from` shows its light, or tells about its credits, from `now` on.
+    pub fn show(&mut self, from: Side, what: Arrival, now: Instant) {
         if self.connected {
             let config = self.config;
             let direction = &mut self.directions[from.index()];
             let arrives_at = direction.arrival(now, &config);
-            direction.flight.push_back(InFlight { arrives_at, what: Arrival::Light(light) });
+            direction.flight.push_back(InFlight { arrives_at, what });
         }
     }
 
-    /// When the next thing arrives at either end.
+    /// When the next thing arrives at either end; [`Instant::MAX`] if nothing is on its way.
     #[inline]
-    pub fn next_arrival(&self) -> Option<Instant> {
-        self.directions
-            .iter()
-            .filter_map(|direction| direction.flight.front())
-            .map(|entry| entry.arrives_at)
-            .min()
+    pub fn next_arrival(&self) -> Instant {
+        let front =
+            |direction: &Direction| direction.flight.front().map_or(Instant::MAX, |entry| entry.arrives_at);
+        front(&self.directions[0]).min(front(&self.directions[1]))
     }
 
     /// The next thing that has arrived from `from` by `now`, check sums checked and taken off.

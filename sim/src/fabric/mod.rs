@@ -11,8 +11,8 @@
 //! over the bytes as they then are. Off, the verdict follows from which bits were flipped: the same verdict, without
 //! the work.
 //!
-//! What it is not: a switch, a subnet manager, or flow control. Credits are the chips' business; a cable has a bound on
-//! what is in flight and counts what exceeds it.
+//! What it is not: a switch or a subnet manager. Credits are the chips' business: a cable only carries what they tell
+//! each other, and has a bound on what is in flight, whose excess it counts.
 
 mod cable;
 pub mod crc;
