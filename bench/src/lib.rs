@@ -8,3 +8,4 @@
 #![forbid(unsafe_code)]
 
 pub mod decode;
+pub mod device;

@@ -11,9 +11,11 @@ use std::sync::{Arc, LazyLock};
 use libfuzzer_sys::fuzz_target;
 use qhca_driver::dma::{DmaMemory, DmaRegion, DmaSlice};
 use qhca_driver::env::{DmaMapper, MapError};
+use qhca_driver::fault::Policy;
 use qhca_driver::rx::{Arrival, Context, ContextMemory, ContextSetup, EagerShape, Next, QueueShape};
 use qhca_driver::shared::DeviceShared;
 use qhca_fuzz::{Bytes, CANARY};
+use qhca_irq::{Grant, PlanRequest, PortSet, VectorPlan};
 use qhca_regs::layout::{PacketType, Rhf, RhfSeq};
 use qhca_regs::map::{device, user};
 use qhca_regs::{Bar, Ctxt, Instant, Port};
@@ -36,6 +38,12 @@ static MEMORY: LazyLock<ContextMemory> = LazyLock::new(|| {
     ContextMemory::allocate(&mut Mapper(0), queue, eager).expect("memory for the queues")
 });
 
+static SHARED: LazyLock<Arc<DeviceShared>> = LazyLock::new(|| {
+    let request = PlanRequest::new(PortSet::ALL, 1, false).expect("a plan for two ports");
+    let plan = VectorPlan::new(&request, Grant::MsiX { vectors: 32 });
+    Arc::new(DeviceShared::new(plan, Policy::Guarded))
+});
+
 fuzz_target!(|input: &[u8]| {
     let memory = &*MEMORY;
     let queue = memory.queue().memory();
@@ -44,7 +52,7 @@ fuzz_target!(|input: &[u8]| {
         ctxt: Ctxt::new(CTXT as usize).expect("a context"),
         port: Port::P0,
         memory: memory.clone(),
-        shared: Arc::new(DeviceShared::new()),
+        shared: SHARED.clone(),
         timeout: 375,
     });
     let mut bytes = Bytes::new(input);

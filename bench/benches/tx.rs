@@ -1,0 +1,55 @@
+//! Instructions of one PIO send: claim, control word and header copy included, payload copy excluded.
+//!
+//! The limit is 80 instructions from `submit`'s entry to its return. The bar counts reads; there must be none.
+
+#![allow(missing_docs, reason = "gungraun's macros make public items")]
+
+use std::hint::black_box;
+
+use gungraun::prelude::*;
+use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig};
+use qhca_bench::device::{HEADER_DWORDS, StoreBar, sender};
+use qhca_driver::tx::{Frame, Payload, Sender};
+use qhca_regs::Port;
+
+/// A sender with free buffers, and its bar, where they stay: neither is built or moved in the count.
+type Input = (&'static mut Sender, &'static StoreBar);
+
+/// LRH, BTH and DETH of no particular packet.
+static HEADER: [u32; HEADER_DWORDS as usize] = [0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77];
+
+/// After `sent` packets.
+fn ready(sent: usize) -> Input {
+    let sender = Box::leak(Box::new(sender(32)));
+    let bar = Box::leak(Box::new(StoreBar::new()));
+    for _ in 0..sent {
+        sender.submit(bar, &Frame::new(Port::P0, &HEADER, Payload::None)).expect("a free buffer");
+    }
+    (sender, bar)
+}
+
+/// Fails the run above `instructions`.
+fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
+    let mut config = LibraryBenchmarkConfig::default();
+    config.tool(Callgrind::default().hard_limits([(EventKind::Ir, instructions)]));
+    config
+}
+
+/// Outside the count: the packet was sent and no register was read.
+fn check((sender, bar): Input) {
+    assert!(sender.counts().packets >= 1 && sender.counts().would_block == 0);
+    assert_eq!(bar.reads(), 0);
+}
+
+#[library_benchmark]
+#[bench::first(args = (0), setup = ready, teardown = check, config = at_most(80))]
+#[bench::after_twenty(args = (20), setup = ready, teardown = check, config = at_most(80))]
+fn submit((sender, bar): Input) -> Input {
+    let frame = Frame::new(Port::P0, &HEADER, Payload::None);
+    let _ = black_box(sender.submit(bar, &frame));
+    (sender, bar)
+}
+
+library_benchmark_group!(name = send, benchmarks = [submit]);
+
+main!(library_benchmark_groups = send);
