@@ -13,7 +13,7 @@
 //! ```text
 //!   vector ─► on_interrupt ─► Interrupt { contexts to drain, call the worker? }     any thread's Context: drain
 //!                 └─► hand-over ─► poll_deferred ─► Report ─► one Event
-//!   time ───► on_timeout ─► links, first-interrupt check, dropped contexts
+//!   time ───► on_timeout ─► links, proof of interrupts, dropped contexts
 //! ```
 //!
 //! Contexts and senders move to threads of their own, and so does the worker ([`Hca::take_worker`]); what they have
@@ -21,14 +21,15 @@
 
 use std::sync::Arc;
 
-use qhca_irq::arrival::{Arrival, ArrivalCheck};
+use qhca_irq::arrival::NoInterrupts;
 use qhca_irq::worker::Close;
 use qhca_irq::{ContextSet, Grant, Outcome, PlanRequest, PortSet, VectorPlan, Work, WorkerCall};
 use qhca_regs::map::device::{self, SendBufAvailAddr, SendCtrl};
 use qhca_regs::map::port as port_regs;
 use qhca_regs::status::{ErrBits, IntBits, PortErrBits};
-use qhca_regs::{Bar, GONE, Instant, Port, Vector};
+use qhca_regs::{Bar, Instant, Port, Vector};
 
+use crate::bringup::{ErrorMasks, InterruptProof, Proof};
 use crate::contexts::Split;
 use crate::control::Controls;
 use crate::dma::DmaRegion;
@@ -47,12 +48,12 @@ pub struct HcaSetup {
     pub policy: Policy,
     /// What the vector plan was asked for.
     pub request: PlanRequest,
-    /// The vectors that were granted, as written to the redirect registers.
-    pub plan: VectorPlan,
+    /// The vectors that were granted, as written to the redirect registers; `None` if the device is polled.
+    pub plan: Option<VectorPlan>,
     /// The split of contexts and buffers.
     pub split: Split,
-    /// What `ErrMask` kept of all ones.
-    pub err_mask: ErrBits,
+    /// The errors that the chip reports.
+    pub masks: ErrorMasks,
     /// The links, set up and switched off.
     pub links: Links,
     /// The control registers as they stand.
@@ -84,7 +85,9 @@ pub struct Hca {
     send: Arc<SendControl>,
     slots: Slots,
     request: PlanRequest,
-    arrival: Option<ArrivalCheck>,
+    /// Whether interrupts arrive is being proved.
+    proof: Option<InterruptProof>,
+    is_polled: bool,
     fallback_wanted: bool,
     ports: PortSet,
     closed: bool,
@@ -93,7 +96,10 @@ pub struct Hca {
 impl Hca {
     /// The device that bring-up has set up. It is silent until [`start`](Self::start).
     pub fn new(setup: HcaSetup) -> Self {
-        let shared = Arc::new(DeviceShared::new(setup.plan, setup.policy));
+        let is_polled = setup.plan.is_none();
+        // A plan is needed to serve a vector; of a polled device none ever fires.
+        let plan = setup.plan.unwrap_or_else(|| VectorPlan::new(&setup.request, Grant::Intx));
+        let shared = Arc::new(DeviceShared::new(plan, setup.policy));
         let send = Arc::new(SendControl::new(setup.controls.send()));
         let ports: PortSet = setup.split.ports.iter().collect();
         let worker = Worker::new(WorkerSetup {
@@ -102,8 +108,8 @@ impl Hca {
             policy: setup.policy,
             ports,
             contexts: setup.split.contexts.iter().map(|share| share.ctxt).collect(),
-            err_mask: setup.err_mask,
-            port_err_mask: PortErrBits::all(),
+            err_mask: setup.masks.device,
+            port_err_mask: setup.masks.port,
         });
         let slots = Slots::new(setup.split, setup.avail, send.clone(), shared.clone());
         Self {
@@ -114,35 +120,23 @@ impl Hca {
             send,
             slots,
             request: setup.request,
-            arrival: None,
+            proof: None,
+            is_polled,
             fallback_wanted: false,
             ports,
             closed: false,
         }
     }
 
-    /// Raises the error masks and switches interrupts on (F-226).
+    /// Raises the error masks, and makes the chip interrupt to see whether that arrives.
     pub fn start(&mut self, bar: &impl Bar, now: Instant) {
         if let Some(worker) = &mut self.worker {
             worker.start(bar, now);
         }
-        if !self.shared.is_open() {
-            return;
-        }
-        self.interrupts_on(bar);
-        let mode = self.shared.dispatcher().plan().mode();
-        self.arrival = Some(ArrivalCheck::new(mode, self.interrupts(), now));
-    }
-
-    fn interrupts_on(&self, bar: &impl Bar) {
-        device::INT_MASK.write(bar, self.shared.dispatcher().enabled_bits());
-        // Clears nothing; any write raises again what is pending.
-        device::INT_CLEAR.clear(bar, IntBits::empty());
-        let granted = device::INT_GRANTED.read(bar);
-        if granted == GONE {
-            self.shared.worsen(DeviceState::Gone);
-        } else if granted != 0 {
-            device::INT_GRANTED.clear(bar, granted);
+        if self.shared.is_open() && !self.is_polled {
+            let interrupts = self.interrupts();
+            let plan = self.shared.dispatcher().plan();
+            self.proof = Some(InterruptProof::start(plan, &mut self.links, interrupts, bar, now));
         }
     }
 
@@ -208,7 +202,7 @@ impl Hca {
         self.collect_link_events(bar);
     }
 
-    /// Does what is due: links, the check for the first interrupt, contexts that were dropped.
+    /// Does what is due: links, the proof that interrupts arrive, contexts that were dropped.
     pub fn on_timeout(&mut self, bar: &impl Bar, now: Instant) {
         if !self.shared.is_open() {
             return;
@@ -217,7 +211,7 @@ impl Hca {
         let result = self.links.on_timeout(bar, now);
         self.heed(result);
         self.collect_link_events(bar);
-        self.check_arrival(now);
+        self.prove_interrupts(bar, now);
     }
 
     /// Takes the turn of the worker that is due, if it is here, and gives the next report. Each report has made one
@@ -238,8 +232,8 @@ impl Hca {
             return None;
         }
         let worker = self.worker.as_ref().and_then(Worker::poll_timeout);
-        let arrival = self.arrival.as_ref().and_then(ArrivalCheck::poll_timeout);
-        [worker, arrival, self.links.poll_timeout()].into_iter().flatten().min()
+        let proof = self.proof.as_ref().and_then(InterruptProof::poll_timeout);
+        [worker, proof, self.links.poll_timeout()].into_iter().flatten().min()
     }
 
     /// What happened, oldest first.
@@ -252,21 +246,19 @@ impl Hca {
         self.shared.dispatcher().counters().vectors.iter().sum()
     }
 
-    fn check_arrival(&mut self, now: Instant) {
+    fn prove_interrupts(&mut self, bar: &impl Bar, now: Instant) {
         let interrupts = self.interrupts();
-        let Some(check) = &mut self.arrival else { return };
-        if check.poll_timeout().is_none() {
-            return;
-        }
-        match check.check(interrupts, now) {
-            Arrival::Proven(_) | Arrival::Waiting => {}
-            Arrival::FallBack => {
+        let Some(proof) = &mut self.proof else { return };
+        match proof.poll(interrupts, &mut self.links, bar, now) {
+            Proof::Waiting(_) => {}
+            Proof::Proven => self.proof = None,
+            Proof::FallBack => {
                 self.fallback_wanted = true;
                 let from = self.shared.dispatcher().plan().mode();
                 self.shared.events().push(Event::FellBack { from });
             }
-            Arrival::Silent => {
-                let error = check.error();
+            Proof::Failed(error) => {
+                self.proof = None;
                 self.shared.events().push(Event::NoInterrupts(error));
             }
         }
@@ -278,23 +270,28 @@ impl Hca {
         std::mem::take(&mut self.fallback_wanted)
     }
 
-    /// Serves the interrupt line from now on, for everything. With a grant of none nothing can be served: an event
-    /// says so when the check runs out.
+    /// Serves the interrupt line from now on, for everything. With a grant of none an event says that nothing comes.
     pub fn fall_back(&mut self, grant: Option<Grant>, bar: &impl Bar, now: Instant) {
         if !self.shared.is_open() {
             return;
         }
-        if let Some(grant) = grant {
-            device::INT_MASK.write(bar, IntBits::empty());
-            let plan = VectorPlan::new(&self.request, grant);
-            plan.write_redirects(bar);
-            self.shared.fall_back(plan);
-            self.interrupts_on(bar);
-        }
         let interrupts = self.interrupts();
-        if let Some(check) = &mut self.arrival {
-            check.fell_back(interrupts, now);
+        let Some(grant) = grant else {
+            let first = self.shared.dispatcher().plan().mode();
+            self.proof = None;
+            return self.shared.events().push(Event::NoInterrupts(NoInterrupts { first }));
+        };
+        let plan = VectorPlan::new(&self.request, grant);
+        let Some(proof) = &mut self.proof else { return };
+        if proof.fall_back(&plan, interrupts, &mut self.links, bar, now).is_err() {
+            self.shared.worsen(DeviceState::Gone);
         }
+        self.shared.fall_back(plan);
+    }
+
+    /// Whether the device has no interrupts and is to be looked at by whoever wants something of it.
+    pub fn is_polled(&self) -> bool {
+        self.is_polled
     }
 
     fn collect_link_events(&mut self, bar: &impl Bar) {

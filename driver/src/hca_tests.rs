@@ -41,9 +41,13 @@ fn bench(policy: Policy, vectors: usize) -> Bench {
     let setup = HcaSetup {
         policy,
         request,
-        plan: VectorPlan::new(&request, Grant::MsiX { vectors }),
+        plan: Some(VectorPlan::new(&request, Grant::MsiX { vectors })),
         split,
-        err_mask: ErrBits::NAMED,
+        masks: ErrorMasks {
+            device: ErrBits::NAMED,
+            hardware: qhca_regs::status::HwErrBits::NAMED,
+            port: PortErrBits::all(),
+        },
         links: Links::new(ports, Gpio::default()),
         controls: Controls::new(),
         avail: mapper.map(64).expect("memory"),

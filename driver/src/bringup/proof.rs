@@ -68,6 +68,11 @@ impl InterruptProof {
         }
     }
 
+    /// When [`poll`](Self::poll) wants to be called; `None` once the answer is final.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.check.poll_timeout()
+    }
+
     /// Goes on with the interrupt line, whose plan is `plan`: all causes to the one vector, and once more.
     ///
     /// Listen to the line, and unmask it, before: it may have fired while nobody did.

@@ -366,7 +366,7 @@ impl Worker {
     /// Raises the masks again after a turn for `reasons`.
     fn raise_masks(&mut self, reasons: Reasons, bar: &impl Bar, now: Instant) {
         let wanted = match self.setup.policy {
-            Policy::Silent => return,
+            Policy::Silent => WrittenMasks { device: ErrBits::empty(), ports: [PortErrBits::empty(); 2] },
             Policy::Guarded => self.limited_masks(bar, now),
             Policy::Inline | Policy::DecoderOnly | Policy::Deferred => self.full_masks(),
         };

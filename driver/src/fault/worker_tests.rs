@@ -338,5 +338,6 @@ fn silent_policy_leaves_all_masks_at_zero() {
     };
     let bar = RecordingBar::default();
     Worker::new(setup).start(&bar, Instant::ZERO);
-    assert_eq!(bar.writes_to(device::ERR_MASK.offset()), [] as [u64; 0]);
+    assert_eq!(bar.writes_to(device::ERR_MASK.offset()), [0]);
+    assert_eq!(bar.writes_to(port_regs::ERR_MASK.port(Port::P1).offset()), [0]);
 }
