@@ -1,1 +1,76 @@
-//! One set of stories, told to the simulator and to the card.
+//! The same checks for a simulated card, a guest's and a real one.
+//!
+//! [`run`] takes any [`Backend`], resets the card before each scenario, touches registers and memory as the data
+//! sheet says, and compares what comes back. Nothing of the driver's packet path is used: a scenario that borrowed
+//! the driver's idea of the chip would agree with its mistakes. Packets go from a port to itself, through the chip's
+//! own loopback, so no cable and no peer is needed.
+//!
+//! Each scenario is known by a name and ends as passed, failed with what was seen and what was expected, or skipped
+//! with a reason. What a card cannot do to itself (send itself a packet with a wrong check sum) is asked of its
+//! [`Surroundings`]; a card that has none skips those scenarios.
+//!
+//! ```text
+//! identity  identify, eager-partitions, scratch, eeprom, avail-address
+//! link      link-up, link-change-interrupts, active-needs-armed
+//! send      avail-image, disarm, launch-rule, port-selection
+//! receive   loopback-packets, queue-wraps, queue-full, eager-full, qp-map, partition-keys, wrong-icrc, counters
+//! interrupt every-vector, every-cause, mask-and-reraise, count-and-timer
+//! error     clear-is-exact, forced-errors
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod check;
+mod context;
+mod packet;
+mod scenarios;
+
+pub use check::{Check, Outcome};
+
+use bench::Bench;
+use qhca_driver::env::Backend;
+use qhca_regs::Port;
+
+/// What lies around a card and can do to it what it cannot do itself.
+pub trait Surroundings {
+    /// Lets `port` receive `packet` (LRH to last pad byte) with a wrong invariant CRC. `false`: cannot be done.
+    fn deliver_with_wrong_icrc(&mut self, port: Port, packet: &[u8]) -> bool;
+
+    /// Makes the hardware report a parity error between its blocks. `false`: cannot be done.
+    fn raise_parity_error(&mut self) -> bool;
+}
+
+/// Nothing: the card is alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Alone;
+
+impl Surroundings for Alone {
+    fn deliver_with_wrong_icrc(&mut self, _: Port, _: &[u8]) -> bool {
+        false
+    }
+
+    fn raise_parity_error(&mut self) -> bool {
+        false
+    }
+}
+
+/// How many scenarios there are; [`run`] gives as many checks.
+pub fn count() -> usize {
+    scenarios::names().count()
+}
+
+/// The names of the scenarios, in the order in which they run.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    scenarios::names()
+}
+
+/// Runs every scenario on `device`. The card is reset before each and at the end.
+pub fn run(device: impl Backend, surroundings: &mut dyn Surroundings) -> Vec<Check> {
+    let mut bench = Bench::new(device, surroundings);
+    let checks =
+        scenarios::all().into_iter().map(|(name, scenario)| Check::of(name, scenario(&mut bench))).collect();
+    // The card must not write to memory that goes away with the bench. If it does not even reset, every check failed.
+    let _ = bench.reset();
+    checks
+}
