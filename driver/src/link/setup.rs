@@ -69,6 +69,9 @@ pub fn init_present_port(setup: &PortSetup, bar: &impl Bar) {
     port_map::RCV_BTHQP.port(p).write(bar, port::RcvBthqp(0).with_rcv_bthqp(KD_QP));
     port_map::SEND_CHECK_CONTROL.port(p).write(bar, port::SendCheckControl(0x1F));
     port_map::IBNC_MODE_CTRL.port(p).write(bar, port::IbncModeCtrl(0).with_scramble_cap_local(true));
+    // A chip that was not reset may hold the LID of its last owner.
+    port_map::SEND_IBSLID_ASSIGN.port(p).write(bar, port::SendIbslidAssign(0));
+    port_map::SEND_IBSLID_MASK.port(p).write(bar, port::SendIbslidMask(0));
     let masks = port_map::SEND_DMA_BUF_MASK.port(p);
     (0..masks.len()).for_each(|word| masks.index(word).write(bar, 0));
 }
@@ -101,6 +104,8 @@ pub fn ctrl_b(reset: IbcCtrlB, speeds: Speeds) -> IbcCtrlB {
         .with_ib_lane_rev_supported(false)
         .with_hrtbt_enb(true)
         .with_hrtbt_auto(true)
+        .with_ib_dlid(0)
+        .with_ib_dlid_mask(0)
 }
 
 /// Resets the physical layer of a port: the link drops and, if `ctrl` has the link on, trains anew.

@@ -430,6 +430,46 @@ fn pulled_module_disables_the_port_and_a_bounce_does_not() {
 }
 
 #[test]
+fn request_is_reached_when_the_state_shows_and_late_with_advice_otherwise() {
+    let bar = obedient();
+    plug(&bar, true);
+    let mut links = links(&bar);
+    let request = PortRequest::start(P0, PortAction::Activate, &mut links, &bar, at(0)).expect("a port");
+    let deadline = Instant::ZERO + PortAction::Activate.within();
+    assert_eq!(request.poll(&mut links, &bar, at(1)), Ok(RequestPoll::Waiting(deadline)));
+    let late = request.poll(&mut links, &bar, deadline).expect("a device");
+    let RequestPoll::Late { status, waited, advice } = late else { panic!("{late:?}") };
+    assert_eq!((status.physical(), waited), (Physical::Polling, PortAction::Activate.within()));
+    assert!(advice.contains("no cable"));
+
+    show(&bar, 1, 1);
+    let states: Vec<_> = (0..3).map(|_| request.poll(&mut links, &bar, at(2))).collect();
+    assert!(matches!(states.last(), Some(Ok(RequestPoll::Reached(status))) if status.is_up()), "{states:?}");
+}
+
+#[test]
+fn request_words_read_back_and_others_are_refused_with_the_valid_ones() {
+    for action in PortAction::ALL {
+        assert_eq!(action.to_string().parse(), Ok(action));
+    }
+    let error = "up".parse::<PortAction>().expect_err("no such word");
+    assert!(error.to_string().contains("enable, disable, poll, arm, active"));
+}
+
+#[test]
+fn arming_a_port_without_a_link_is_refused_with_the_reason() {
+    let bar = obedient();
+    plug(&bar, true);
+    let mut links = links(&bar);
+    links.set_goal(P0, Goal::Up, &bar, at(0)).expect("a port");
+    let error = PortRequest::start(P0, PortAction::Arm, &mut links, &bar, at(1)).expect_err("no link");
+    assert!(
+        error.to_string().contains("arm is not possible while the link is Down: there is no link"),
+        "{error}"
+    );
+}
+
+#[test]
 fn strange_gpio_pin_is_masked() {
     let bar = obedient();
     plug(&bar, true);
