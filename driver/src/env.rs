@@ -140,7 +140,7 @@ pub enum ResetKind {
 ///
 /// Dropping the back end and everything it handed out gives the device back. The driver stops the chip's DMA
 /// before it drops any memory.
-pub trait Backend {
+pub trait Backend: Send + 'static {
     /// The register window. Clones touch the same registers, and each thread has its own.
     type Bar: Bar + Clone + Send + 'static;
     /// The allocator of DMA memory.

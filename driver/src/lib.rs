@@ -16,6 +16,7 @@ pub mod identity;
 pub mod link;
 pub mod options;
 pub mod ports;
+pub mod runtime;
 pub mod rx;
 #[cfg(test)]
 mod scriptbar;

@@ -72,6 +72,8 @@ pub enum LendError {
     Map(MapError),
     /// The chip could not be told.
     Program(ProgramError),
+    /// The system refused a descriptor to wait with.
+    System(std::io::Error),
     /// The device is closed, has failed or is gone.
     Gone,
 }
@@ -91,6 +93,7 @@ impl fmt::Display for LendError {
             Self::Shape(_) => f.write_str("the options ask for receive queues that the chip cannot have"),
             Self::Map(_) => f.write_str("no memory for a receive context"),
             Self::Program(_) => f.write_str("the chip could not be told of a receive context"),
+            Self::System(error) => write!(f, "no descriptor to wait for a context with: {error}"),
             Self::Gone => f.write_str("the device is closed or no longer usable"),
         }
     }
@@ -102,6 +105,7 @@ impl std::error::Error for LendError {
             Self::Shape(error) => Some(error),
             Self::Map(error) => Some(error),
             Self::Program(error) => Some(error),
+            Self::System(error) => Some(error),
             _ => None,
         }
     }

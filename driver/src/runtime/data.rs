@@ -1,0 +1,158 @@
+//! Receiving and sending on the application's own threads.
+//!
+//! A [`Receiver`] is a context with what its thread needs: a bar, a clock, and a bell that the control side rings
+//! when the context's interrupt came. It can be polled without ever waiting, or waited for, alone or in a set of
+//! descriptors of the application. Both it and a [`Transmitter`] keep the device alive.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use qhca_irq::watchdog::{CHECK_PERIOD, Verdict, Watchdog};
+use qhca_regs::{Buffer, Duration, Instant};
+
+use super::device::Inner;
+use crate::env::{Backend, Clock};
+use crate::rx::{Arrival, Context, Drained, Next};
+use crate::sys::EventFd;
+use crate::tx::{Frame, Sender, SubmitError};
+
+/// Looks at a silent queue between two looks at its tail register.
+const LOOKS_PER_RESYNC: u32 = 100;
+
+/// A receive context on the application's thread. `Send`, not `Sync`.
+pub struct Receiver<B: Backend> {
+    context: Context,
+    bar: B::Bar,
+    clock: B::Clock,
+    bell: Arc<EventFd>,
+    watchdog: Watchdog,
+    silent_looks: u32,
+    inner: Arc<Inner<B>>,
+}
+
+impl<B: Backend> Receiver<B> {
+    pub(super) fn new(context: Context, bar: B::Bar, bell: Arc<EventFd>, inner: Arc<Inner<B>>) -> Self {
+        let clock = inner.clock().clone();
+        Self { context, bar, clock, bell, watchdog: Watchdog::new(), silent_looks: 0, inner }
+    }
+
+    /// The context: its number, port and counts.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Takes up to `budget` packets without waiting. See [`Context::drain`].
+    #[inline]
+    pub fn poll(&mut self, budget: usize, sink: impl FnMut(Arrival<'_>)) -> Drained {
+        let now = self.clock.now();
+        self.context.drain(budget, &self.bar, now, sink)
+    }
+
+    /// Waits until a packet is there or `timeout` has passed; `None` waits for ever. True if one is there.
+    ///
+    /// Ends early, with false, when the device is closed, fails or goes.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> bool {
+        let until = timeout.map(|timeout| self.clock.now() + timeout);
+        loop {
+            if self.context.has_packet() {
+                return true;
+            }
+            let now = self.clock.now();
+            if !self.inner.shared().is_open() || until.is_some_and(|until| until <= now) {
+                return false;
+            }
+            let slice = until.map_or(CHECK_PERIOD, |until| until.since(now).min(CHECK_PERIOD));
+            self.bell.wait(Some(slice.as_nanos()));
+            self.after_wait();
+        }
+    }
+
+    /// Notes what a wait on the receiver's descriptor came to. Call it before [`poll`](Self::poll) if the descriptor
+    /// is in a set of the application's own; also without it being ready, every few milliseconds, so that an interrupt
+    /// which got lost is made up for.
+    pub fn after_wait(&mut self) {
+        let now = self.clock.now();
+        let ctxt = self.context.ctxt();
+        if self.bell.drain() > 0 {
+            self.watchdog.on_interrupt(ctxt, u32::from(self.context.has_packet()));
+            self.silent_looks = 0;
+            return;
+        }
+        let waiting = self.context.has_packet();
+        if self.watchdog.check(ctxt, waiting, now) == Verdict::Lost {
+            log::debug!("{ctxt}: an interrupt got lost; its packets are taken all the same");
+        }
+        self.silent_looks += u32::from(!waiting);
+        if self.silent_looks >= LOOKS_PER_RESYNC {
+            self.silent_looks = 0;
+            let lost = self.context.resync(&self.bar);
+            if lost > 0 {
+                log::warn!("{ctxt}: the queue was out of step; {lost} entries are given up");
+            }
+        }
+    }
+
+    /// Waits for packets and takes up to `budget` of them; an empty drain if `timeout` has passed first.
+    pub fn receive(
+        &mut self,
+        timeout: Option<Duration>,
+        budget: usize,
+        sink: impl FnMut(Arrival<'_>),
+    ) -> Drained {
+        if self.wait(timeout) {
+            return self.poll(budget, sink);
+        }
+        let next = if self.inner.shared().is_open() { Next::Wait } else { Next::Gone };
+        Drained { entries: 0, next }
+    }
+
+    /// Asks for an interrupt on the next packet: before a wait on the descriptor if the last drain did not empty the
+    /// queue, or after polling for a while.
+    pub fn arm(&mut self) {
+        self.context.arm(&self.bar);
+    }
+
+    /// Interrupts that got lost and were made up for.
+    pub fn lost_interrupts(&self) -> u64 {
+        self.watchdog.counters(self.context.ctxt()).lost
+    }
+
+    /// The time on the device's clock.
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+}
+
+impl<B: Backend> AsFd for Receiver<B> {
+    /// Readable when the context's interrupt came.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+/// A sender on the application's thread. `Send`, not `Sync`.
+pub struct Transmitter<B: Backend> {
+    sender: Sender,
+    bar: B::Bar,
+    _inner: Arc<Inner<B>>,
+}
+
+impl<B: Backend> Transmitter<B> {
+    pub(super) fn new(sender: Sender, bar: B::Bar, inner: Arc<Inner<B>>) -> Self {
+        Self { sender, bar, _inner: inner }
+    }
+
+    /// Gives `frame` to the chip. See [`Sender::submit`].
+    ///
+    /// # Errors
+    /// [`SubmitError::WouldBlock`] if no buffer is free; an event tells when one is.
+    #[inline]
+    pub fn submit(&mut self, frame: &Frame<'_>) -> Result<Buffer, SubmitError> {
+        self.sender.submit(&self.bar, frame)
+    }
+
+    /// The sender: its counts and buffers.
+    pub fn sender(&mut self) -> &mut Sender {
+        &mut self.sender
+    }
+}

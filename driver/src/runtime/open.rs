@@ -1,0 +1,228 @@
+//! From a back end and options to a device that is up.
+
+use std::time::Duration as StdDuration;
+
+use qhca_irq::VectorPlan;
+use qhca_regs::{Instant, Port};
+
+use super::core::{Core, Listener, take_vectors};
+use super::device::Device;
+use super::error::StartError;
+use crate::bringup::{BringUp, BringUpError, BringUpRequest, BroughtUp, Hook, Progress};
+use crate::dma::DmaRegion;
+use crate::env::{Backend, Clock, DmaMapper};
+use crate::fault::Policy;
+use crate::hca::{Hca, HcaSetup};
+use crate::link::{Goal, LidAssignment};
+use crate::options::Options;
+
+/// Bytes that are mapped for the avail words.
+const AVAIL_BYTES: usize = 4096;
+/// The longest sleep of a bring-up that waits: a clock that is moved by others is looked at again.
+const NAP: StdDuration = StdDuration::from_millis(1);
+
+/// Who turns the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Runtime {
+    /// A control thread and a worker thread.
+    #[default]
+    Threads,
+    /// As `Threads`, each bound to a CPU.
+    Pinned {
+        /// The control thread's CPU.
+        control_cpu: usize,
+        /// The worker's.
+        worker_cpu: usize,
+    },
+    /// The application, by [`Device::turn`].
+    Manual,
+}
+
+/// A device that was found and has not been touched.
+pub struct Opening<B: Backend> {
+    backend: B,
+    request: BringUpRequest,
+    policy: Policy,
+    warnings: Vec<String>,
+}
+
+impl<B: Backend> Opening<B> {
+    /// The device behind `backend`, with default options: links are switched on and left to a subnet manager.
+    pub fn new(backend: B) -> Self {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let goals = [Some(Goal::Up); 2];
+        let request = BringUpRequest { options: Options::default(), cpus, goals, lids: [None; 2] };
+        Self { backend, request, policy: Policy::default(), warnings: Vec::new() }
+    }
+
+    /// What the device is called.
+    pub fn name(&self) -> String {
+        self.backend.name()
+    }
+
+    /// The back end, for whoever stands on the other side of it.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// The back end, for settings that must be made before bring-up.
+    pub fn backend_mut(&mut self) -> &mut B {
+        &mut self.backend
+    }
+
+    /// Sets module options from a list such as `krcvqs=2 ibmtu=4`.
+    ///
+    /// # Errors
+    /// The option, its value and what is valid.
+    pub fn options(mut self, list: &str) -> Result<Self, StartError> {
+        let parsed = Options::parse(list)?;
+        self.warnings.extend(parsed.warnings.iter().map(ToString::to_string));
+        self.request.options = parsed.options;
+        Ok(self)
+    }
+
+    /// Sets options that were parsed before.
+    #[must_use]
+    pub fn parsed_options(mut self, options: Options) -> Self {
+        self.request.options = options;
+        self
+    }
+
+    /// Sets how errors are served.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets for how many CPUs user contexts are made; default is what this process may use.
+    #[must_use]
+    pub fn cpus(mut self, cpus: usize) -> Self {
+        self.request.cpus = cpus;
+        self
+    }
+
+    /// Sets what is wanted of a port's link, `None` to leave it switched off.
+    #[must_use]
+    pub fn goal(mut self, port: Port, goal: Option<Goal>) -> Self {
+        self.request.goals[port.index()] = goal;
+        self
+    }
+
+    /// Leaves all links switched off.
+    #[must_use]
+    pub fn no_links(self) -> Self {
+        self.goal(Port::P0, None).goal(Port::P1, None)
+    }
+
+    /// Gives a port its LID and makes its link ACTIVE without a subnet manager.
+    #[must_use]
+    pub fn static_lid(mut self, port: Port, lid: LidAssignment) -> Self {
+        self.request.lids[port.index()] = Some(lid);
+        self.goal(port, Some(Goal::Active))
+    }
+
+    /// Brings the device up and has it turned by `runtime`.
+    ///
+    /// # Errors
+    /// [`StartError`]: the step that failed, and why.
+    pub fn start(self, runtime: Runtime) -> Result<Device<B>, StartError> {
+        let Self { mut backend, request, policy, warnings } = self;
+        let clock = backend.clock();
+        let Raised { up, avail, request: plan_request } = raise(&mut backend, request)?;
+        for warning in warnings.iter().cloned().chain(up.report.warnings.iter().map(ToString::to_string)) {
+            log::warn!("{}: {warning}", backend.name());
+        }
+        let vectors: Vec<_> =
+            up.plan.as_ref().map(|plan| plan.vectors().iter().collect()).unwrap_or_default();
+        let irq = match vectors.is_empty() {
+            true => None,
+            false => {
+                let source = backend.irq_source(&vectors);
+                Some(
+                    source
+                        .map_err(|source| StartError::System { what: "listening to interrupts", source })?,
+                )
+            }
+        };
+        let hca = Hca::new(HcaSetup {
+            policy,
+            request: plan_request,
+            plan: up.plan,
+            split: up.split,
+            masks: up.masks,
+            links: up.links,
+            controls: up.controls,
+            avail,
+        });
+        let mut core = Core::new(hca, backend);
+        core.start(clock.now());
+        log::info!("{}: {} is up", core.backend.name(), up.identity.chip);
+        Device::launch(core, Listener::new(irq), clock, up.identity, up.report, runtime)
+    }
+}
+
+/// What bring-up leaves, with what the caller made for it.
+struct Raised {
+    up: BroughtUp,
+    avail: DmaRegion,
+    request: qhca_irq::PlanRequest,
+}
+
+/// Runs a bring-up to its end; waits where it says so.
+fn raise<B: Backend>(backend: &mut B, request: BringUpRequest) -> Result<Raised, StartError> {
+    let (bar, clock, mut mapper) = (backend.bar(), backend.clock(), backend.mapper());
+    let mut bring_up = BringUp::new(request);
+    let mut avail = None;
+    let mut plan_request = None;
+    loop {
+        match bring_up.poll(&bar, clock.now()) {
+            Progress::Step(_) => {}
+            Progress::Wait { until } => nap_until(&clock, until),
+            Progress::Hook(Hook::TakeVectors) => {
+                let request = bring_up.plan_request();
+                let plan = request.and_then(|request| plan_vectors(backend, &request));
+                plan_request = request;
+                bring_up.give_vectors(plan);
+            }
+            Progress::Hook(Hook::TakeMemory) => {
+                let region = mapper.map(AVAIL_BYTES).map_err(StartError::Map)?;
+                bring_up.give_memory(region.iova());
+                avail = Some(region);
+            }
+            // Contexts are opened when somebody wants to receive from them: until then the chip drops what comes.
+            Progress::Hook(Hook::OpenContexts) => bring_up.contexts_opened(),
+            Progress::Done(up) => {
+                let fault = || StartError::BringUp(bring_up.caller_failed("the hooks were not called"));
+                let (avail, request) = (avail.ok_or_else(fault)?, plan_request.ok_or_else(fault)?);
+                return Ok(Raised { up: *up, avail, request });
+            }
+            Progress::Failed(error) => return Err(failed(error)),
+        }
+    }
+}
+
+fn failed(error: BringUpError) -> StartError {
+    StartError::BringUp(error)
+}
+
+fn plan_vectors<B: Backend>(backend: &mut B, request: &qhca_irq::PlanRequest) -> Option<VectorPlan> {
+    let grant = take_vectors(backend, request.wanted())?;
+    Some(VectorPlan::new(request, grant))
+}
+
+/// Sleeps until `until` on `clock`.
+fn nap_until(clock: &impl Clock, until: Instant) {
+    loop {
+        let left = until.since(clock.now()).as_nanos();
+        if left == 0 {
+            return;
+        }
+        std::thread::sleep(StdDuration::from_nanos(left).min(NAP));
+    }
+}
+
+/// A name for threads of a device.
+pub(super) fn thread_name(what: &str) -> String {
+    format!("qhca-{what}")
+}
