@@ -59,23 +59,22 @@ impl Pool {
     /// More than this are given back to the allocator.
     const KEEP: usize = 4096;
 
+    /// A buffer that still holds what it held last.
     pub(super) fn take(&mut self) -> Vec<u8> {
-        self.free.pop().unwrap_or_else(|| Vec::with_capacity(super::send::MAX_PACKET_BYTES))
+        self.free.pop().unwrap_or_default()
     }
 
-    pub(super) fn give(&mut self, mut bytes: Vec<u8>) {
+    pub(super) fn give(&mut self, bytes: Vec<u8>) {
         if self.free.len() < Self::KEEP {
-            bytes.clear();
             self.free.push(bytes);
         }
     }
 }
 
-/// Appends `dwords`, as they stand in a send buffer, to `bytes`.
-pub(super) fn append_dwords(bytes: &mut Vec<u8>, dwords: &[u32]) {
-    let start = bytes.len();
-    bytes.resize(start + dwords.len() * 4, 0);
-    for (to, dword) in bytes[start..].chunks_exact_mut(4).zip(dwords) {
+/// Writes `dwords` to `bytes`, which is as long, in memory order.
+#[inline]
+pub(super) fn write_dwords(bytes: &mut [u8], dwords: &[u32]) {
+    for (to, dword) in bytes.chunks_exact_mut(4).zip(dwords) {
         to.copy_from_slice(&dword.to_le_bytes());
     }
 }

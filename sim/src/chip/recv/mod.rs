@@ -162,6 +162,7 @@ impl Chip {
             return self.account.drop(port, Drop::BufferOverflow);
         }
         let mut copy = self.pool.take();
+        copy.clear();
         copy.extend_from_slice(bytes);
         let receiver = &mut self.recv.ports[port.index()];
         receiver.held_credits += needs;

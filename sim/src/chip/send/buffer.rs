@@ -10,6 +10,7 @@
 //! an arm-launch error; the packet is then not sent and the buffer stays busy until it is disarmed. A dword for a buffer
 //! whose packet has been launched and has not left is one too, and is dropped (F-361).
 
+use super::super::packet::write_dwords;
 use qhca_regs::Buffer;
 use qhca_regs::layout::Pbc;
 
@@ -18,7 +19,6 @@ pub(in super::super) const START: u32 = 0x10_0000;
 /// First byte after the last of them.
 pub(in super::super) const END: u32 = 0x1C_4000;
 
-const SMALL_DWORDS: usize = 0x880 / 4;
 const LARGE_DWORDS: usize = 0x1080 / 4;
 const MAP_WORDS: usize = LARGE_DWORDS.div_ceil(64);
 /// A length that no packet has: the buffer waits for its PBC, or will never launch.
@@ -42,6 +42,9 @@ struct Slot {
     /// Dwords that launch it.
     need: u16,
     written: [u64; MAP_WORDS],
+    pbc: [u32; Pbc::LEN_DWORDS],
+    /// What follows the PBC, in memory order: the packet itself. Grows as it is written, and leaves with the packet.
+    body: Vec<u8>,
 }
 
 /// What a write to a buffer led to.
@@ -57,7 +60,6 @@ pub(super) enum Filled {
 
 /// All send buffers of the chip.
 pub(super) struct Buffers {
-    words: Vec<u32>,
     slots: Vec<Slot>,
 }
 
@@ -73,30 +75,34 @@ pub(super) fn locate(offset: u32) -> Option<(Buffer, usize)> {
 
 impl Buffers {
     pub(super) fn new() -> Self {
-        let slot = Slot { state: State::Filling, have: 0, need: NEVER, written: [0; MAP_WORDS] };
-        let large = Buffer::COUNT - Buffer::SMALL;
-        Self {
-            words: vec![0; Buffer::SMALL * SMALL_DWORDS + large * LARGE_DWORDS],
-            slots: vec![slot; Buffer::COUNT],
-        }
+        let slot = Slot {
+            state: State::Filling,
+            have: 0,
+            need: NEVER,
+            written: [0; MAP_WORDS],
+            pbc: [0; Pbc::LEN_DWORDS],
+            body: Vec::new(),
+        };
+        Self { slots: vec![slot; Buffer::COUNT] }
     }
 
-    fn base(buffer: Buffer) -> usize {
-        match buffer.index() {
-            n if n < Buffer::SMALL => n * SMALL_DWORDS,
-            n => Buffer::SMALL * SMALL_DWORDS + (n - Buffer::SMALL) * LARGE_DWORDS,
-        }
+    /// The packet in a buffer that is complete.
+    #[inline]
+    pub(super) fn packet(&self, buffer: Buffer) -> &[u8] {
+        &self.slots[buffer.index()].body
     }
 
-    /// Dwords from the PBC on, all that the buffer holds.
-    pub(super) fn dwords(&self, buffer: Buffer) -> &[u32] {
-        &self.words[Self::base(buffer)..][..buffer.len_dwords()]
+    /// Takes the packet out of a buffer that is complete, without copying; the buffer gets `body` to fill next.
+    #[inline]
+    pub(super) fn take_packet(&mut self, buffer: Buffer, body: Vec<u8>) -> Vec<u8> {
+        std::mem::replace(&mut self.slots[buffer.index()].body, body)
     }
 
     /// The buffer's PBC.
+    #[inline]
     pub(super) fn pbc(&self, buffer: Buffer) -> Pbc {
-        let base = Self::base(buffer);
-        Pbc::from_dwords(self.words[base], self.words[base + 1])
+        let [low, high] = self.slots[buffer.index()].pbc;
+        Pbc::from_dwords(low, high)
     }
 
     /// Whether this write takes the buffer: it brings the first dword of a PBC to a buffer that has none.
@@ -116,8 +122,7 @@ impl Buffers {
             slot.state = State::Spoiled;
             return Filled::Fault;
         }
-        let base = Self::base(buffer);
-        self.words[base + dword..base + end].copy_from_slice(dwords);
+        slot.store(dword, dwords);
         if dword == 0 {
             let length = Pbc::from_dwords(dwords[0], 0).len_dwords();
             slot.need = if length == 0 { NEVER } else { (length + 1).saturating_sub(early) };
@@ -126,6 +131,8 @@ impl Buffers {
             std::cmp::Ordering::Less => Filled::Partly,
             std::cmp::Ordering::Equal => {
                 slot.state = State::Launched;
+                // Dwords may stand anywhere in the buffer: the packet is as long as its PBC says.
+                slot.body.resize(4 * slot.pbc_body_dwords(), 0);
                 Filled::Complete
             }
             std::cmp::Ordering::Greater => {
@@ -146,6 +153,27 @@ impl Buffers {
 }
 
 impl Slot {
+    /// Keeps `dwords` at their place.
+    #[inline]
+    fn store(&mut self, dword: usize, dwords: &[u32]) {
+        let head = Pbc::LEN_DWORDS.saturating_sub(dword).min(dwords.len());
+        let (pbc, rest) = dwords.split_at(head);
+        if head > 0 {
+            self.pbc[dword..dword + head].copy_from_slice(pbc);
+        }
+        let start = 4 * (dword + head).saturating_sub(Pbc::LEN_DWORDS);
+        let end = start + 4 * rest.len();
+        if self.body.len() < end {
+            self.body.resize(end, 0);
+        }
+        write_dwords(&mut self.body[start..end], rest);
+    }
+
+    /// Dwords of the packet, as the PBC says.
+    fn pbc_body_dwords(&self) -> usize {
+        usize::from(Pbc::from_dwords(self.pbc[0], self.pbc[1]).len_dwords()).saturating_sub(1)
+    }
+
     /// Notes that dwords `from..to` have been written; false if one of them already was.
     #[inline]
     fn mark(&mut self, from: usize, to: usize) -> bool {
@@ -193,7 +221,8 @@ mod tests {
         assert_eq!(buffers.fill(small(3), 0, &pbc(7), 0), Filled::Partly);
         assert_eq!(buffers.fill(small(3), 2, &[1, 2, 3, 4], 0), Filled::Partly);
         assert_eq!(buffers.fill(small(3), 6, &[5, 6], 0), Filled::Complete);
-        assert_eq!(buffers.dwords(small(3))[2..8], [1, 2, 3, 4, 5, 6]);
+        let expected: Vec<u8> = (1..=6u32).flat_map(u32::to_le_bytes).collect();
+        assert_eq!(buffers.packet(small(3)), expected);
     }
 
     #[test]
@@ -236,7 +265,8 @@ mod tests {
                 }
             }
             prop_assert_eq!(complete, 1);
-            prop_assert_eq!(&buffers.dwords(small(9))[..words.len()], &words[..]);
+            let expected: Vec<u8> = words[2..].iter().flat_map(|word| word.to_le_bytes()).collect();
+            prop_assert_eq!(buffers.packet(small(9)), &expected[..]);
         }
     }
 }

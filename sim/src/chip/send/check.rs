@@ -51,13 +51,8 @@ fn bit_of(words: [u64; 3], buffer: Buffer) -> bool {
 impl Chip {
     /// Looks at the packet in `buffer`, which is complete; `Err` says why it must not go out.
     pub(super) fn check_packet(&self, buffer: Buffer, pbc: Pbc, port: Port) -> Result<(), Refusal> {
-        let words = &self.send.buffers.dwords(buffer)[Pbc::LEN_DWORDS..pbc.written_dwords()];
-        let mut head = [0; HEADER_BYTES];
-        let len = head.len().min(4 * words.len());
-        for (to, word) in head.chunks_exact_mut(4).zip(words) {
-            to.copy_from_slice(&word.to_le_bytes());
-        }
-        let head = &head[..len];
+        let packet = self.send.buffers.packet(buffer);
+        let head = &packet[..packet.len().min(HEADER_BYTES)];
         let too_short =
             Refusal::port(PortErrBits::SEND_MIN_PKT_LEN_ERR, Some(counter::TX_MAX_MIN_LEN_ERR_CNT));
         let lrh = Lrh::parse(head).ok_or(too_short)?;

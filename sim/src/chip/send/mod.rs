@@ -16,7 +16,6 @@ pub(super) use buffer::{END, START};
 
 use super::account::Drop;
 use super::interrupt::send_done;
-use super::packet::append_dwords;
 use super::recv::credits_of;
 use super::wrong::WrongChip;
 use super::{Chip, Host, Meta, Packet};
@@ -28,8 +27,6 @@ use qhca_regs::status::{ErrBits, PortErrBits};
 use qhca_regs::{Buffer, Duration, Instant, Port};
 use std::collections::VecDeque;
 
-/// The longest packet that a send buffer holds, bytes.
-pub(super) const MAX_PACKET_BYTES: usize = 0x1080 - 8;
 const LANES: usize = 8;
 const VL15: u8 = 15;
 /// One tick of a PBC's static rate count: a qword at 40 Gb/s (F-365).
@@ -184,8 +181,8 @@ impl Chip {
         for step in 0..LANES {
             let lane = (sender.next_lane + step) % LANES;
             let Some(&buffer) = sender.lanes[lane].front() else { continue };
-            let dwords = self.send.buffers.pbc(buffer).written_dwords() - Pbc::LEN_DWORDS;
-            if link.sends(false) && !self.credits[port.index()].allow(lane, credits_of(4 * dwords)) {
+            let needs = credits_of(self.send.buffers.packet(buffer).len());
+            if link.sends(false) && !self.credits[port.index()].allow(lane, needs) {
                 continue;
             }
             sender.next_lane = (lane + 1) % LANES;
@@ -197,9 +194,8 @@ impl Chip {
     }
 
     fn transmit(&mut self, port: Port, buffer: Buffer, pbc: Pbc, now: Instant, host: &mut impl Host) {
-        let mut bytes = self.pool.take();
-        let words = &self.send.buffers.dwords(buffer)[Pbc::LEN_DWORDS..pbc.written_dwords()];
-        append_dwords(&mut bytes, words);
+        let fresh = self.pool.take();
+        let bytes = self.send.buffers.take_packet(buffer, fresh);
         let vl = if pbc.vl15() { VL15 } else { pbc.vl() };
         if !pbc.vl15() {
             self.credits[port.index()].spend(usize::from(vl), credits_of(bytes.len()));
