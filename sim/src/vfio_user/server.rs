@@ -176,9 +176,8 @@ impl Server {
                 }
             }
             for slot in 0..self.slots.len() {
-                if self.slots[slot].session.as_ref().is_some_and(Session::has_waiting) {
-                    busy |= self.serve(slot);
-                }
+                let waiting = self.slots[slot].session.as_ref().is_some_and(Session::has_waiting);
+                busy |= waiting && self.serve(slot);
             }
             self.flush();
         }
