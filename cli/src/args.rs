@@ -62,6 +62,8 @@ pub(crate) enum Command {
     Counters(cmd::counters::Args),
     /// List the options of ib_qib with their effect here, or check a modprobe.d file
     Options(cmd::options::Args),
+    /// Serve simulated HCAs to other programs
+    Sim(cmd::sim::Args),
     /// Print a completion script for a shell
     Completions(cmd::completions::Args),
 }

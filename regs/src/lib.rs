@@ -27,5 +27,5 @@ pub mod value;
 pub use access::{Access, Reg, RegValue, Ro, Rw, Shadow, W1c, Wo};
 pub use bar::{BAR_LEN_BYTES, Bar, GONE};
 pub use ids::{Buffer, BufferKind, Ctxt, Lid, Port, Psn, Qpn, Vector};
-pub use mmio::MmioBar;
+pub use mmio::{MemoryWindow, MmioBar};
 pub use time::{Duration, Instant};

@@ -252,6 +252,59 @@ fn port_without_a_module_stays_disabled_and_says_why() {
     assert!(!card.changes.contains(&PortChange::Socket(SocketChange::Removed)));
 }
 
+/// Plugs a module into the first port, or pulls it.
+fn plug(world: &SimWorld, node: NodeId, present: bool) {
+    let now = world.clock().now();
+    world.with(|world| {
+        let (chip, host) = world.chip_mut(node);
+        chip.set_module(Port::P0, present, now, host);
+    });
+}
+
+#[test]
+fn module_plugged_in_later_enables_its_port_after_the_settling_time() {
+    let (world, node) = lone_card(Config { modules: [false, false], ..Config::default() });
+    let mut card = bring_up(&world, node, request("", 0, Goal::Active)).expect("a right chip");
+    let start = card.device.clock().now();
+    card.run_until(&world, start + ms(10));
+    plug(&world, node, true);
+    card.run_until(&world, start + ms(1500));
+    assert_eq!(card.state(Port::P0).1, Physical::Disabled, "the module is given 2 s");
+    card.run_until(&world, start + ms(2200));
+    assert_eq!(card.changes, [PortChange::Socket(SocketChange::Inserted)]);
+    assert_eq!(card.state(Port::P0).1, Physical::Polling);
+
+    plug(&world, node, false);
+    card.run_until(&world, start + ms(2300));
+    assert_eq!(card.changes.last(), Some(&PortChange::Socket(SocketChange::Removed)));
+    assert_eq!(card.state(Port::P0).1, Physical::Disabled);
+    assert!(card.interrupts < 20, "{} interrupts for two changes", card.interrupts);
+}
+
+#[test]
+fn cable_that_is_pulled_and_put_back_brings_the_link_back() {
+    let mut world = World::new(Seed(7), false);
+    let a = world.add(config(Board::Qle7340, 0x0011_7500_00AA_0001));
+    let b = world.add(config(Board::Qle7340, 0x0011_7500_00BB_0001));
+    let cable = world.connect((a, Port::P0), (b, Port::P0), CableConfig::default());
+    let world = SimWorld::manual(world);
+    let mut a = bring_up(&world, a, request("", 1, Goal::Active)).expect("a right chip");
+    let mut b = bring_up(&world, b, request("", 2, Goal::Active)).expect("a right chip");
+    for round in 1..=3 {
+        run_both(&world, &mut a, &mut b, ms(300));
+        assert_eq!(a.state(Port::P0), (Logical::Active, Physical::LinkUp), "round {round}");
+        assert_eq!(b.state(Port::P0), (Logical::Active, Physical::LinkUp), "round {round}");
+        world.with(|world| world.unplug(cable));
+        run_both(&world, &mut a, &mut b, ms(50));
+        assert_eq!((a.state(Port::P0).0, b.state(Port::P0).0), (Logical::Down, Logical::Down));
+        world.with(|world| world.replug(cable));
+    }
+    let downs = |card: &Card| {
+        card.changes.iter().filter(|change| **change == PortChange::Link(LinkChange::Down)).count()
+    };
+    assert_eq!((downs(&a), downs(&b)), (3, 3));
+}
+
 /// B36: the chip is made to interrupt, and the interrupt is seen; a card without any cable is no false alarm.
 #[test]
 fn interrupts_are_proven_on_a_card_without_cables() {

@@ -3,6 +3,7 @@ use crate::eeprom::tests::good_flash;
 use crate::link::Physical;
 use crate::scriptbar::ScriptBar;
 use crate::twsi::tests::BusMemory;
+use proptest::prelude::*;
 use qhca_irq::plan::Grant;
 use qhca_regs::Ctxt;
 use qhca_regs::map::device::{self as map, RcvCtrl};
@@ -323,4 +324,74 @@ fn ports_are_left_disabled_unless_they_are_wanted() {
     assert_eq!(commands, [1], "DISABLE, and nothing after it");
     assert!(brought.links.link(Port::P0).is_some_and(|link| link.goal() == Goal::Disabled));
     assert_ne!(brought.links.link(Port::P0).map(|link| link.status().physical()), Some(Physical::LinkUp));
+}
+
+/// A bar that lies: now and then a read gives something else, from a list.
+struct LyingBar {
+    honest: ScriptBar,
+    lies: std::cell::RefCell<std::vec::IntoIter<(u8, u64)>>,
+}
+
+impl Bar for LyingBar {
+    fn read(&self, offset: u32) -> u64 {
+        let truth = self.honest.read(offset);
+        match self.lies.borrow_mut().next() {
+            // One read in sixteen lies; half of the lies differ from the truth in a single bit.
+            Some((n, lie)) if n % 16 == 0 => {
+                if n % 32 == 0 {
+                    truth ^ 1 << (lie % 64)
+                } else {
+                    lie
+                }
+            }
+            _ => truth,
+        }
+    }
+    fn write(&self, offset: u32, value: u64) {
+        self.honest.write(offset, value);
+    }
+    fn doorbell(&self, offset: u32, value: u64) {
+        self.honest.doorbell(offset, value);
+    }
+    fn burst(&self, offset: u32, dwords: &[u32]) {
+        self.honest.burst(offset, dwords);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever the device answers, bring-up ends: up, or with a step and a reason. It never panics nor spins.
+    #[test]
+    fn lying_device_ends_bring_up_one_way_or_the_other(
+        lies in proptest::collection::vec((any::<u8>(), prop_oneof![any::<u64>(), Just(u64::MAX), Just(0), Just(1)]), 0..400),
+        first_lie in 0usize..200,
+    ) {
+        let quiet = std::iter::repeat_n((1u8, 0u64), first_lie);
+        let lies: Vec<_> = quiet.chain(lies).collect();
+        let bar = LyingBar { honest: board(2), lies: std::cell::RefCell::new(lies.into_iter()) };
+        let mut bring_up = BringUp::new(request("krcvqs=2"));
+        let mut now = Instant::ZERO;
+        let mut polls = 0;
+        let ended = loop {
+            polls += 1;
+            prop_assert!(polls < 20_000, "still in {}", bring_up.step());
+            match bring_up.poll(&bar, now) {
+                Progress::Step(_) => {}
+                Progress::Wait { until } => now = now.max(until),
+                Progress::Hook(Hook::TakeVectors) => bring_up.give_vectors(None),
+                Progress::Hook(Hook::TakeMemory) => bring_up.give_memory(AVAIL),
+                Progress::Hook(Hook::OpenContexts) => bring_up.contexts_opened(),
+                Progress::Done(up) => break Ok(up),
+                Progress::Failed(error) => break Err(error),
+            }
+        };
+        match ended {
+            Ok(up) => prop_assert!(up.split.contexts.len() <= 18),
+            Err(error) => {
+                prop_assert_ne!(&error.fault, &Fault::OutOfOrder);
+                prop_assert!(error.to_string().contains("step"));
+            }
+        }
+    }
 }

@@ -2,14 +2,15 @@
 //!
 //! `ahb_access_ctrl` picks a target, a write to `ahb_transaction_reg` reads or writes one 16-bit register of it, and a
 //! read shows the result. The bus is always ready. What is written is remembered for each target and address; register
-//! 25 of a lane reports calibration as done and good, bits 9 and 10 (§7.8). Nothing else of the SerDes is there (F-306).
+//! 25 of a lane reports calibration as done, bit 9, and not as failed, bit 10 (§7.8 says the opposite of bit 10; the stock
+//! driver complains when it is set). Nothing else of the SerDes is there (F-306).
 
 use qhca_regs::map::device::{AhbAccessCtrl, AhbTransactionReg};
 
 const TARGETS: usize = 4;
 const ADDRESSES: usize = 1 << 11;
 const CALIBRATION_REGISTER: u16 = 25;
-const CALIBRATED: u16 = 1 << 9 | 1 << 10;
+const CALIBRATED: u16 = 1 << 9;
 
 /// See the chapter's head.
 pub(super) struct Ahb {
@@ -67,6 +68,6 @@ mod tests {
         bench.write(transaction, request(8, None));
         assert_eq!(result(&mut bench).ahb_data(), 0);
         bench.write(transaction, request(25 << 1, None));
-        assert_eq!(result(&mut bench).ahb_data() & 0x600, 0x600);
+        assert_eq!(result(&mut bench).ahb_data() & 0x600, 0x200);
     }
 }

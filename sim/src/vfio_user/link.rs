@@ -98,9 +98,9 @@ impl Link {
         }
     }
 
-    /// Whether a message waits that no descriptor will announce.
+    /// Whether messages may wait that no descriptor will announce: they have been received already.
     pub(super) fn has_waiting(&self) -> bool {
-        !self.inbox.is_empty()
+        !self.inbox.is_empty() || self.bytes.len() - self.taken >= HEADER_LEN_BYTES
     }
 
     /// Cuts one message off the bytes that are there.
@@ -255,6 +255,17 @@ mod tests {
         assert_eq!(seen, [(1, 16), (2, 0), (3, 100)]);
         drop(client);
         assert!(matches!(link.next(), Err(Ended::Closed)));
+    }
+
+    #[test]
+    fn messages_that_were_received_together_are_known_to_wait() {
+        let (mut client, server) = UnixStream::pair().expect("sockets");
+        let mut link = Link::new(server).expect("a link");
+        client.write_all(&[message(1, &[]), message(2, &[])].concat()).expect("sent");
+        assert!(matches!(link.next(), Ok(Some(_))));
+        assert!(link.has_waiting(), "the second message is ours already: its socket is quiet");
+        assert!(matches!(link.next(), Ok(Some(_))));
+        assert!(!link.has_waiting());
     }
 
     #[test]

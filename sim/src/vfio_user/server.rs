@@ -176,8 +176,9 @@ impl Server {
                 }
             }
             for slot in 0..self.slots.len() {
-                let waiting = self.slots[slot].session.as_ref().is_some_and(Session::has_waiting);
-                busy |= waiting && self.serve(slot);
+                if self.slots[slot].session.as_ref().is_some_and(Session::has_waiting) {
+                    busy |= self.serve(slot);
+                }
             }
             self.flush();
         }

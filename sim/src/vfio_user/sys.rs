@@ -13,8 +13,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-/// Most descriptors that are taken beside one message; what is over it is closed by the kernel.
-pub(super) const FDS_MAX: usize = 32;
+/// Most descriptors that are taken beside one message: as many as QEMU accepts to hear of. What is over it is closed.
+pub(super) const FDS_MAX: usize = 16;
 
 /// Room for the control message that carries [`FDS_MAX`] descriptors, aligned as its header needs.
 #[repr(align(8))]

@@ -1,0 +1,220 @@
+//! `qhca sim serve`: simulated HCAs behind vfio-user sockets, for QEMU and for `-d vfio-user:`.
+
+use crate::fail::{Failure, Status};
+use crate::ui::Ui;
+use clap::Subcommand;
+use qhca_regs::{Duration, Port};
+use qhca_sim::chip::{Board, Config, WrongChip, WrongSet};
+use qhca_sim::fabric::{CableConfig, LineFaults};
+use qhca_sim::vfio_user::{ConfigOptions, Options, ServeError, Server};
+use qhca_sim::vtime::Distribution;
+use qhca_sim::world::NodeId;
+use std::io::LineWriter;
+use std::path::PathBuf;
+
+/// Most HCAs in one server: their names are single letters.
+const HCAS_MAX: usize = 26;
+
+/// What to type after `qhca sim`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve simulated HCAs over vfio-user until killed
+    Serve(ServeArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ServeArgs {
+    /// Socket of an HCA; repeat it for several, which are called a, b, c …
+    #[arg(long, value_name = "PATH", required = true)]
+    socket: Vec<PathBuf>,
+    /// Board of every HCA: qle7340, qle7342, …
+    #[arg(long, default_value = "qle7342")]
+    board: String,
+    /// Cables: `a:1=b:1,a:2=b:2`, `loop` (port 1 to port 2 of each HCA) or `none`
+    #[arg(long, default_value = "loop")]
+    cable: String,
+    /// Delay of every cable, nanoseconds
+    #[arg(long, value_name = "NS", default_value_t = 25)]
+    delay_ns: u64,
+    /// One packet in N is lost on every cable; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    lose_one_in: u64,
+    /// Compute and check ICRC and VCRC on every cable
+    #[arg(long)]
+    crc: bool,
+    /// In what the chips deviate from the data sheet, by name, comma separated
+    #[arg(long, value_name = "NAMES", default_value = "")]
+    wrong: String,
+    /// Offer function-level reset
+    #[arg(long)]
+    flr: bool,
+    /// Offer advanced error reporting
+    #[arg(long)]
+    aer: bool,
+    /// Record every register access
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Seed of everything that is drawn by chance
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
+    match &args.command {
+        Command::Serve(args) => serve(args, ui),
+    }
+}
+
+fn serve(args: &ServeArgs, ui: &Ui) -> Result<Status, Failure> {
+    let config = config(args)?;
+    let cables = parse_cables(&args.cable, args.socket.len())?;
+    let mut server = Server::new(args.seed, args.crc).map_err(refused)?;
+    let mut nodes = Vec::new();
+    for (n, path) in args.socket.iter().enumerate() {
+        let options = Options {
+            name: path.display().to_string(),
+            config: ConfigOptions { flr: args.flr, aer: args.aer },
+            ..Options::default()
+        };
+        // Base GUIDs 16 apart leave room for the ports' own.
+        let guid = config.guid + 16 * n as u64;
+        let serial = format!("QHCASIM{:05}", n + 1);
+        nodes.push(server.add(path, Config { guid, serial, ..config.clone() }, options).map_err(refused)?);
+    }
+    for cable in &cables {
+        server.connect(cable.a.of(&nodes), cable.b.of(&nodes), cable_config(args));
+    }
+    if let Some(path) = &args.trace {
+        let file = std::fs::File::create(path)
+            .map_err(|e| Failure::bad_input(format!("--trace {}: {e}", path.display())))?;
+        server.trace_to(Box::new(LineWriter::new(file)));
+    }
+    ui.progress(&format!(
+        "serving {} simulated {} with {} cables",
+        nodes.len(),
+        config.board.name(),
+        cables.len()
+    ));
+    server.run().map_err(refused)?;
+    Ok(Status::Done)
+}
+
+fn refused(error: ServeError) -> Failure {
+    let status = match error {
+        ServeError::Taken { .. } => Status::BadInput,
+        _ => Status::Missing,
+    };
+    Failure::new(status, error)
+}
+
+fn config(args: &ServeArgs) -> Result<Config, Failure> {
+    if args.socket.len() > HCAS_MAX {
+        return Err(Failure::bad_input(format!(
+            "{} sockets; one server holds 1 to {HCAS_MAX}",
+            args.socket.len()
+        )));
+    }
+    let board = Board::from_name(&args.board).ok_or_else(|| {
+        Failure::bad_input(format!("--board {}: no such board", args.board)).remedy("try qle7342")
+    })?;
+    let mut wrong = WrongSet::NONE;
+    for name in args.wrong.split(',').filter(|name| !name.is_empty()) {
+        let one = WrongChip::from_name(name).ok_or_else(|| {
+            let known: Vec<_> = WrongChip::ALL.into_iter().map(WrongChip::name).collect();
+            Failure::bad_input(format!("--wrong {name}: no such deviation")).remedy(known.join("\n"))
+        })?;
+        wrong = wrong.with(one);
+    }
+    Ok(Config { board, wrong, seed: args.seed, ..Config::default() })
+}
+
+fn cable_config(args: &ServeArgs) -> CableConfig {
+    let faults = LineFaults { lose_one_in: args.lose_one_in, ..LineFaults::default() };
+    let delay = Distribution::Fixed(Duration::from_nanos(args.delay_ns));
+    CableConfig { delay, faults: [faults; 2], ..CableConfig::default() }
+}
+
+/// One end of a cable: HCA by rank, and port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct End {
+    hca: usize,
+    port: Port,
+}
+
+impl End {
+    fn of(self, nodes: &[NodeId]) -> (NodeId, Port) {
+        (nodes[self.hca], self.port)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cable {
+    a: End,
+    b: End,
+}
+
+/// Reads `--cable` for `hcas` HCAs: every end names an HCA that is there, and no port has two cables.
+fn parse_cables(text: &str, hcas: usize) -> Result<Vec<Cable>, Failure> {
+    if text == "none" {
+        return Ok(Vec::new());
+    }
+    if text == "loop" {
+        let ends = |hca| Cable { a: End { hca, port: Port::P0 }, b: End { hca, port: Port::P1 } };
+        return Ok((0..hcas).map(ends).collect());
+    }
+    let mut cables: Vec<Cable> = Vec::new();
+    for part in text.split(',') {
+        let cable = part
+            .split_once('=')
+            .and_then(|(a, b)| Some(Cable { a: parse_end(a, hcas)?, b: parse_end(b, hcas)? }))
+            .ok_or_else(|| bad_cable(part, hcas))?;
+        let taken = |end| cables.iter().any(|other| other.a == end || other.b == end);
+        if taken(cable.a) || taken(cable.b) {
+            return Err(Failure::bad_input(format!("--cable {part}: a port of it has a cable already")));
+        }
+        cables.push(cable);
+    }
+    Ok(cables)
+}
+
+fn parse_end(text: &str, hcas: usize) -> Option<End> {
+    let (name, port) = text.split_once(':')?;
+    let [letter @ b'a'..=b'z'] = name.as_bytes() else { return None };
+    let hca = usize::from(letter - b'a');
+    let port = match port {
+        "1" => Port::P0,
+        "2" => Port::P1,
+        _ => return None,
+    };
+    (hca < hcas).then_some(End { hca, port })
+}
+
+fn bad_cable(part: &str, hcas: usize) -> Failure {
+    let last = char::from(b'a' + (hcas.clamp(1, HCAS_MAX) - 1) as u8);
+    Failure::bad_input(format!("--cable {part}: not a cable"))
+        .remedy(format!("write HCA:PORT=HCA:PORT with HCA a to {last} and PORT 1 or 2, or `loop`, or `none`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cables_are_read_and_nonsense_is_refused_with_the_way_out() {
+        let two = parse_cables("a:1=b:1,a:2=b:2", 2).expect("two cables");
+        assert_eq!(two[1].b, End { hca: 1, port: Port::P1 });
+        assert_eq!(parse_cables("loop", 3).map(|c| c.len()).ok(), Some(3));
+        assert!(parse_cables("none", 1).is_ok_and(|c| c.is_empty()));
+        for bad in ["", "a:1", "a:1=c:1", "a:0=b:1", "a:3=b:1", "ab:1=b:1", "a:1=b:1,a:1=b:2", "a:1=b:1,"] {
+            let refused = parse_cables(bad, 2).expect_err(bad);
+            assert_eq!(refused.status, Status::BadInput);
+        }
+    }
+}
