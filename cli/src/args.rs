@@ -64,6 +64,8 @@ pub(crate) enum Command {
     Options(cmd::options::Args),
     /// Serve simulated HCAs to other programs
     Sim(cmd::sim::Args),
+    /// Run the scenarios that any card must pass
+    Selftest(cmd::selftest::Args),
     /// Print a completion script for a shell
     Completions(cmd::completions::Args),
 }

@@ -9,13 +9,15 @@ use qhca_driver::env::{Backend, Clock};
 use qhca_driver::gpio::Gpio;
 use qhca_driver::identity::Identity;
 use qhca_driver::link::state::LinkStatus;
+use qhca_hwtests::{Check, Surroundings};
 use qhca_regs::map::device::REVISION;
 use qhca_regs::map::port::{IBC_CTRL_B, IBC_STATUS_A};
+use qhca_regs::status::HwErrBits;
 use qhca_regs::{Bar, GONE, Port, RegValue};
 use qhca_sim::backend::{SimDevice, SimWorld};
-use qhca_sim::chip::{Board, Config};
+use qhca_sim::chip::{Board, Config, Injection, Meta, WrongSet};
 use qhca_sim::vtime::Seed;
-use qhca_sim::world::World;
+use qhca_sim::world::{NodeId, World};
 
 /// An open device.
 pub(crate) struct Target {
@@ -27,17 +29,28 @@ pub(crate) struct Target {
 impl Target {
     /// Opens the device and makes sure that it answers.
     pub(crate) fn open(arg: &DeviceArg, ui: &Ui) -> Result<Self, Failure> {
+        Self::open_wrong(arg, WrongSet::NONE, ui)
+    }
+
+    /// The same, with a simulated chip that is wrong in these points.
+    pub(crate) fn open_wrong(arg: &DeviceArg, wrong: WrongSet, ui: &Ui) -> Result<Self, Failure> {
         let name = arg.device.clone();
         ui.detail(&format!("opening {name}"));
         let board = sim_board(&name)?;
         let mut world = World::new(Seed(1), false);
-        let node = world.add(Config { board, ..Config::default() });
+        let node = world.add(Config { board, wrong, ..Config::default() });
         let device = SimWorld::manual(world).open(node).map_err(|e| {
             Failure::new(Status::Missing, format!("{name}: {e}")).remedy("close the program that holds it")
         })?;
         let target = Self { device, name };
         target.check_present("Revision")?;
         Ok(target)
+    }
+
+    /// Runs every scenario of `hwtests` on the device.
+    pub(crate) fn selftest(self) -> Vec<Check> {
+        let mut around = Around { world: self.device.world(), node: self.device.node() };
+        qhca_hwtests::run(self.device, &mut around)
     }
 
     /// Reads the register at `offset`.
@@ -99,6 +112,29 @@ impl Target {
     pub(crate) fn unmodelled(&self) -> Result<Vec<(String, u32, u64)>, Failure> {
         let node = self.device.node();
         Ok(self.device.world().with(|world| world.chip(node).unmodelled().collect()))
+    }
+}
+
+/// The world around a simulated card, which can do to it what it cannot do itself.
+struct Around {
+    world: SimWorld,
+    node: NodeId,
+}
+
+impl Surroundings for Around {
+    fn deliver_with_wrong_icrc(&mut self, port: Port, packet: &[u8]) -> bool {
+        self.world.with(|world| {
+            let now = world.now();
+            let (chip, host) = world.chip_mut(self.node);
+            chip.deliver(port, packet, Meta { icrc_ok: false, ..Meta::GOOD }, now, host);
+        });
+        true
+    }
+
+    fn raise_parity_error(&mut self) -> bool {
+        let injection = Injection::Hardware(HwErrBits::IBC_BUS_FROM_SPC_PARITY_ERR_0);
+        self.world.with(|world| world.inject(self.node, injection, world.now()));
+        true
     }
 }
 

@@ -40,3 +40,9 @@ fn counters_print_what_they_printed() {
     golden("counters-ipath.txt", &["counters", "-d", "sim:qle7340", "--ipath"]);
     golden("counters.json", &["counters", "-d", "sim:qle7340", "--json"]);
 }
+
+#[test]
+fn selftest_prints_what_it_printed() {
+    golden("selftest.txt", &["selftest", "-d", "sim:qle7340"]);
+    golden("selftest.json", &["selftest", "-d", "sim:qle7340", "--json"]);
+}

@@ -12,6 +12,7 @@ pub(crate) mod info;
 pub(crate) mod options;
 pub(crate) mod regs;
 mod regs_select;
+pub(crate) mod selftest;
 pub(crate) mod sim;
 
 /// Runs the command that was typed.
@@ -23,6 +24,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
         Command::Options(args) => options::run(args, ui),
         Command::Regs(args) => regs::run(args, ui),
         Command::Sim(args) => sim::run(args, ui),
+        Command::Selftest(args) => selftest::run(args, ui),
         Command::Completions(args) => completions::run(args, ui),
     }
 }
