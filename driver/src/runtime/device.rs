@@ -344,6 +344,9 @@ impl<B: Backend> Device<B> {
         if hca.shared().is_open() {
             counters.sample(bar, now)?;
         }
+        for link in hca.split().ports.iter().filter_map(|port| hca.links().link(port)) {
+            counters.set_downs_missed(link.port(), link.downs_missed());
+        }
         Ok(counters.clone())
     }
 

@@ -129,22 +129,10 @@ impl<B: Backend> Opening<B> {
     pub fn start(self, runtime: Runtime) -> Result<Device<B>, StartError> {
         let Self { mut backend, request, policy, warnings } = self;
         let clock = backend.clock();
-        let Raised { up, avail, request: plan_request } = raise(&mut backend, request)?;
+        let Raised { up, avail, request: plan_request, irq } = raise(&mut backend, request)?;
         for warning in warnings.iter().cloned().chain(up.report.warnings.iter().map(ToString::to_string)) {
             log::warn!("{}: {warning}", backend.name());
         }
-        let vectors: Vec<_> =
-            up.plan.as_ref().map(|plan| plan.vectors().iter().collect()).unwrap_or_default();
-        let irq = match vectors.is_empty() {
-            true => None,
-            false => {
-                let source = backend.irq_source(&vectors);
-                Some(
-                    source
-                        .map_err(|source| StartError::System { what: "listening to interrupts", source })?,
-                )
-            }
-        };
         let hca = Hca::new(HcaSetup {
             policy,
             request: plan_request,
@@ -163,18 +151,19 @@ impl<B: Backend> Opening<B> {
 }
 
 /// What bring-up leaves, with what the caller made for it.
-struct Raised {
+struct Raised<B: Backend> {
     up: BroughtUp,
     avail: DmaRegion,
     request: qhca_irq::PlanRequest,
+    irq: Option<B::Irq>,
 }
 
 /// Runs a bring-up to its end; waits where it says so.
-fn raise<B: Backend>(backend: &mut B, request: BringUpRequest) -> Result<Raised, StartError> {
+fn raise<B: Backend>(backend: &mut B, request: BringUpRequest) -> Result<Raised<B>, StartError> {
     let (bar, clock, mut mapper) = (backend.bar(), backend.clock(), backend.mapper());
     let mut bring_up = BringUp::new(request);
     let mut avail = None;
-    let mut plan_request = None;
+    let (mut plan_request, mut irq) = (None, None);
     loop {
         match bring_up.poll(&bar, clock.now()) {
             Progress::Step(_) => {}
@@ -183,6 +172,8 @@ fn raise<B: Backend>(backend: &mut B, request: BringUpRequest) -> Result<Raised,
                 let request = bring_up.plan_request();
                 let plan = request.and_then(|request| plan_vectors(backend, &request));
                 plan_request = request;
+                // Before interrupts go on: a message that nobody listens to is lost.
+                irq = plan.as_ref().map(|plan| listen(backend, plan)).transpose()?;
                 bring_up.give_vectors(plan);
             }
             Progress::Hook(Hook::TakeMemory) => {
@@ -195,11 +186,17 @@ fn raise<B: Backend>(backend: &mut B, request: BringUpRequest) -> Result<Raised,
             Progress::Done(up) => {
                 let fault = || StartError::BringUp(bring_up.caller_failed("the hooks were not called"));
                 let (avail, request) = (avail.ok_or_else(fault)?, plan_request.ok_or_else(fault)?);
-                return Ok(Raised { up: *up, avail, request });
+                return Ok(Raised { up: *up, avail, request, irq });
             }
             Progress::Failed(error) => return Err(failed(error)),
         }
     }
+}
+
+fn listen<B: Backend>(backend: &mut B, plan: &VectorPlan) -> Result<B::Irq, StartError> {
+    let vectors: Vec<_> = plan.vectors().iter().collect();
+    let source = backend.irq_source(&vectors);
+    source.map_err(|source| StartError::System { what: "listening to interrupts", source })
 }
 
 fn failed(error: BringUpError) -> StartError {
@@ -211,14 +208,18 @@ fn plan_vectors<B: Backend>(backend: &mut B, request: &qhca_irq::PlanRequest) ->
     Some(VectorPlan::new(request, grant))
 }
 
-/// Sleeps until `until` on `clock`.
+/// Sleeps until `until` on `clock`, unless the clock stands still: one that others move is theirs to wait for.
 fn nap_until(clock: &impl Clock, until: Instant) {
     loop {
-        let left = until.since(clock.now()).as_nanos();
+        let before = clock.now();
+        let left = until.since(before).as_nanos();
         if left == 0 {
             return;
         }
         std::thread::sleep(StdDuration::from_nanos(left).min(NAP));
+        if clock.now() == before {
+            return;
+        }
     }
 }
 
