@@ -14,6 +14,7 @@ use qhca_regs::{Ctxt, Instant};
 use crate::counters::Counters;
 use crate::env::Backend;
 use crate::hca::Hca;
+use crate::shared::DeviceState;
 use crate::sys::EventFd;
 
 /// The device and its edges.
@@ -84,7 +85,9 @@ impl<B: Backend> Core<B> {
             && counters.poll_timeout().is_some_and(|at| at <= now)
         {
             // A failure freezes the totals, which whoever asks for them is told.
-            let _frozen = counters.sample(&self.bar, now);
+            if counters.sample(&self.bar, now).is_err() {
+                self.hca.shared().worsen(DeviceState::Gone);
+            }
         }
     }
 

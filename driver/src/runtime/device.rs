@@ -342,7 +342,9 @@ impl<B: Backend> Device<B> {
             None => counters.insert(Counters::start(hca.split().ports, bar, now)?),
         };
         if hca.shared().is_open() {
-            counters.sample(bar, now)?;
+            counters.sample(bar, now).inspect_err(|_frozen| {
+                hca.shared().worsen(DeviceState::Gone);
+            })?;
         }
         for link in hca.split().ports.iter().filter_map(|port| hca.links().link(port)) {
             counters.set_downs_missed(link.port(), link.downs_missed());

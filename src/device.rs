@@ -1,0 +1,273 @@
+//! A device that is up, whatever holds it.
+//!
+//! Each type is an enum with one variant a back end. A call is one match into code that is generic over the back end,
+//! so nothing behind it is dynamic.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use qhca_driver::bringup::Report as BringUpReport;
+use qhca_driver::contexts::Split;
+use qhca_driver::counters::{Counters, CountersFrozen};
+use qhca_driver::event::Event;
+use qhca_driver::identity::Identity;
+use qhca_driver::link::{Command, Goal, LidAssignment, LinkError, LinkStatus};
+use qhca_driver::runtime::{self, CloseReport};
+use qhca_driver::rx::{Arrival, Drained, RxCounts};
+use qhca_driver::shared::DeviceState;
+use qhca_driver::slots::LendError;
+use qhca_driver::tx::{Frame, SubmitError, TxCounts};
+use qhca_regs::{Buffer, Ctxt, Duration, Instant, Port};
+use qhca_sim::backend::SimDevice;
+
+/// A device that is up. Clones are handles to the same device; it closes with the last of them, receivers and
+/// transmitters included, or when it is told to.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Device {
+    /// A chip model in this process.
+    Sim(runtime::Device<SimDevice>),
+}
+
+/// A receive context on the application's thread. `Send`, not `Sync`.
+#[non_exhaustive]
+pub enum Receiver {
+    /// A chip model in this process.
+    Sim(runtime::Receiver<SimDevice>),
+}
+
+/// A sender on the application's thread. `Send`, not `Sync`.
+#[non_exhaustive]
+pub enum Transmitter {
+    /// A chip model in this process.
+    Sim(runtime::Transmitter<SimDevice>),
+}
+
+impl Device {
+    /// What the device is called.
+    pub fn name(&self) -> String {
+        let Self::Sim(device) = self;
+        device.name()
+    }
+
+    /// Chip, board, GUIDs, serial number.
+    pub fn identity(&self) -> &Identity {
+        let Self::Sim(device) = self;
+        device.identity()
+    }
+
+    /// The steps of its bring-up, and what was odd.
+    pub fn bring_up_report(&self) -> &BringUpReport {
+        let Self::Sim(device) = self;
+        device.bring_up_report()
+    }
+
+    /// Whether the device can be used.
+    pub fn state(&self) -> DeviceState {
+        let Self::Sim(device) = self;
+        device.state()
+    }
+
+    /// The time on the device's clock.
+    pub fn now(&self) -> Instant {
+        let Self::Sim(device) = self;
+        device.now()
+    }
+
+    /// How contexts and buffers are split.
+    pub fn split(&self) -> Split {
+        let Self::Sim(device) = self;
+        device.split()
+    }
+
+    /// Opens the kernel context of `port`: the one that gets packets to queue pairs which nobody has mapped.
+    ///
+    /// # Errors
+    /// [`LendError`]: it is open, or the port is not in use.
+    pub fn open_port(&self, port: Port) -> Result<Receiver, LendError> {
+        let Self::Sim(device) = self;
+        device.open_port(port).map(Receiver::Sim)
+    }
+
+    /// Opens a user context on `port`.
+    ///
+    /// # Errors
+    /// [`LendError::AllInUse`] says how many there are.
+    pub fn open_user(&self, port: Port) -> Result<Receiver, LendError> {
+        let Self::Sim(device) = self;
+        device.open_user(port).map(Receiver::Sim)
+    }
+
+    /// Opens the device's own send buffers.
+    ///
+    /// # Errors
+    /// [`LendError::SenderInUse`].
+    pub fn open_sender(&self) -> Result<Transmitter, LendError> {
+        let Self::Sim(device) = self;
+        device.open_sender().map(Transmitter::Sim)
+    }
+
+    /// What happened, oldest first; `None` when nothing waits.
+    pub fn poll_event(&self) -> Option<Event> {
+        let Self::Sim(device) = self;
+        device.poll_event()
+    }
+
+    /// The state of a port's link as it was last seen; `None` for a port that is not in use.
+    pub fn link_status(&self, port: Port) -> Option<LinkStatus> {
+        let Self::Sim(device) = self;
+        device.link_status(port)
+    }
+
+    /// What a port's states mean and what to do about them; `None` for a port that is not in use.
+    pub fn link_advice(&self, port: Port) -> Option<&'static str> {
+        let Self::Sim(device) = self;
+        device.link_advice(port)
+    }
+
+    /// Sets what is wanted of a port's link.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub fn set_goal(&self, port: Port, goal: Goal) -> Result<(), LinkError> {
+        let Self::Sim(device) = self;
+        device.set_goal(port, goal)
+    }
+
+    /// Gives one command to a port's link now.
+    ///
+    /// # Errors
+    /// [`LinkError::Forbidden`] says why not in this state.
+    pub fn link_command(&self, port: Port, command: Command) -> Result<(), LinkError> {
+        let Self::Sim(device) = self;
+        device.link_command(port, command)
+    }
+
+    /// Gives a port its LID.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub fn set_lid(&self, port: Port, lid: LidAssignment) -> Result<(), LinkError> {
+        let Self::Sim(device) = self;
+        device.set_lid(port, lid)
+    }
+
+    /// Waits until the link of `port` satisfies `done`, at most `timeout`.
+    pub fn wait_for_link(&self, port: Port, timeout: Duration, done: impl Fn(LinkStatus) -> bool) -> bool {
+        let Self::Sim(device) = self;
+        device.wait_for_link(port, timeout, done)
+    }
+
+    /// Reads every counter and gives the totals since bring-up.
+    ///
+    /// # Errors
+    /// [`CountersFrozen`]: the device no longer answers.
+    pub fn counters(&self) -> Result<Counters, CountersFrozen> {
+        let Self::Sim(device) = self;
+        device.counters()
+    }
+
+    /// The descriptors whose readiness calls for a [`turn`](Self::turn).
+    ///
+    /// # Errors
+    /// What the system says: no descriptor left.
+    pub fn fds(&self) -> io::Result<Vec<OwnedFd>> {
+        let Self::Sim(device) = self;
+        device.fds()
+    }
+
+    /// When a [`turn`](Self::turn) is due, whatever fires; `None` if nothing is ever due.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let Self::Sim(device) = self;
+        device.next_deadline()
+    }
+
+    /// Does what has fired and what is due by `now`. With [`Runtime::Manual`](crate::Runtime::Manual) this is the whole
+    /// runtime; with threads it does nothing.
+    pub fn turn(&self, now: Instant) {
+        let Self::Sim(device) = self;
+        device.turn(now);
+    }
+
+    /// Closes the device. A second close does nothing.
+    pub fn close(&self) -> CloseReport {
+        let Self::Sim(device) = self;
+        device.close()
+    }
+}
+
+impl Receiver {
+    /// The context's number.
+    pub fn ctxt(&self) -> Ctxt {
+        let Self::Sim(receiver) = self;
+        receiver.context().ctxt()
+    }
+
+    /// What became of every entry so far.
+    pub fn counts(&self) -> RxCounts {
+        let Self::Sim(receiver) = self;
+        *receiver.context().counts()
+    }
+
+    /// Takes up to `budget` packets without waiting.
+    #[inline]
+    pub fn poll(&mut self, budget: usize, sink: impl FnMut(Arrival<'_>)) -> Drained {
+        let Self::Sim(receiver) = self;
+        receiver.poll(budget, sink)
+    }
+
+    /// Waits until a packet is there or `timeout` has passed; `None` waits for ever. True if one is there.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> bool {
+        let Self::Sim(receiver) = self;
+        receiver.wait(timeout)
+    }
+
+    /// Waits for packets and takes up to `budget` of them; an empty drain if `timeout` has passed first.
+    pub fn receive(
+        &mut self,
+        timeout: Option<Duration>,
+        budget: usize,
+        sink: impl FnMut(Arrival<'_>),
+    ) -> Drained {
+        let Self::Sim(receiver) = self;
+        receiver.receive(timeout, budget, sink)
+    }
+
+    /// Notes what a wait on the receiver's descriptor came to. Call it before [`poll`](Self::poll).
+    pub fn after_wait(&mut self) {
+        let Self::Sim(receiver) = self;
+        receiver.after_wait();
+    }
+
+    /// Asks for an interrupt on the next packet.
+    pub fn arm(&mut self) {
+        let Self::Sim(receiver) = self;
+        receiver.arm();
+    }
+}
+
+impl AsFd for Receiver {
+    /// Readable when the context's interrupt came.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        let Self::Sim(receiver) = self;
+        receiver.as_fd()
+    }
+}
+
+impl Transmitter {
+    /// Gives `frame` to the chip.
+    ///
+    /// # Errors
+    /// [`SubmitError::WouldBlock`] if no buffer is free; an event tells when one is.
+    #[inline]
+    pub fn submit(&mut self, frame: &Frame<'_>) -> Result<Buffer, SubmitError> {
+        let Self::Sim(transmitter) = self;
+        transmitter.submit(frame)
+    }
+
+    /// What became of what was submitted.
+    pub fn counts(&mut self) -> TxCounts {
+        let Self::Sim(transmitter) = self;
+        *transmitter.sender().counts()
+    }
+}
