@@ -74,16 +74,14 @@ impl Chip {
     /// What `port` has to tell the other end about its credits: something if that has changed, at most once in a
     /// `FlowCtrlPeriod`. A cable that carries credits asks after every call that moved packets.
     pub fn flow_update(&mut self, port: Port, now: Instant) -> Option<FlowUpdate> {
-        let update = self.flow_now(port);
-        let period = PERIOD_UNIT.times(u64::from(self.links[port.index()].flow_period()));
-        let credits = &mut self.credits[port.index()];
-        let early = credits.told_at.is_some_and(|at| now < at + period);
-        if update == credits.told && credits.told_at.is_some()
-            || early
-            || !self.links[port.index()].takes(true)
-        {
+        let told_at = self.credits[port.index()].told_at;
+        // Asked for after every packet: the cheap reasons to say nothing come first.
+        let early = told_at.is_some_and(|at| now < at + self.flow_period(port));
+        if early || !self.links[port.index()].takes(true) || told_at.is_some() && !self.has_news(port) {
             return None;
         }
+        let update = self.flow_now(port);
+        let credits = &mut self.credits[port.index()];
         credits.told = update;
         credits.told_at = Some(now);
         self.counters.bump_port(counter::TX_FLOW_PKT_CNT, port, 1);
@@ -91,15 +89,27 @@ impl Chip {
     }
 
     fn flow_now(&self, port: Port) -> FlowUpdate {
-        let credits = &self.credits[port.index()];
+        let limit = std::array::from_fn(|lane| self.limit_now(port, lane));
+        FlowUpdate { sent: self.credits[port.index()].sent, limit }
+    }
+
+    fn limit_now(&self, port: Port, lane: usize) -> u32 {
         let held = self.recv.port(port).held_credits() as u32;
-        let limit = std::array::from_fn(|lane| {
-            let register = port::RX_CREDIT_VL.port(port).index(lane as u32).offset();
-            let most = port::RxCreditVl(self.store.get(register)).rx_max_credit_vl();
-            // Held packets may be of any lane: they count against each.
-            credits.received[lane].wrapping_add(u32::from(most).saturating_sub(held))
-        });
-        FlowUpdate { sent: credits.sent, limit }
+        let register = port::RX_CREDIT_VL.port(port).index(lane as u32).offset();
+        let most = port::RxCreditVl(self.store.get(register)).rx_max_credit_vl();
+        // Held packets may be of any lane: they count against each.
+        self.credits[port.index()].received[lane].wrapping_add(u32::from(most).saturating_sub(held))
+    }
+
+    /// Whether [`flow_now`](Self::flow_now) differs from what was told last. Under load the first lane settles it.
+    #[inline]
+    fn has_news(&self, port: Port) -> bool {
+        let Credits { sent, told, .. } = &self.credits[port.index()];
+        *sent != told.sent || (0..LANES).any(|lane| self.limit_now(port, lane) != told.limit[lane])
+    }
+
+    fn flow_period(&self, port: Port) -> Duration {
+        PERIOD_UNIT.times(u64::from(self.links[port.index()].flow_period()))
     }
 
     /// The other end of `port`'s cable tells about its credits.
@@ -116,8 +126,7 @@ impl Chip {
         let credits = &self.credits[port.index()];
         credits.limit?;
         let told_at = credits.told_at?;
-        let period = PERIOD_UNIT.times(u64::from(self.links[port.index()].flow_period()));
-        (self.flow_now(port) != credits.told).then(|| told_at + period)
+        self.has_news(port).then(|| told_at + self.flow_period(port))
     }
 
     /// `RxCreditVL` as it reads: the maximum that was written, and what waiting packets consume, in half credits.
