@@ -11,7 +11,7 @@ use qhca_driver::contexts::Split;
 use qhca_driver::counters::{Counters, CountersFrozen};
 use qhca_driver::event::Event;
 use qhca_driver::identity::Identity;
-use qhca_driver::link::{Command, Goal, LidAssignment, LinkError, LinkStatus};
+use qhca_driver::link::{Command, Goal, LidAssignment, LinkError, LinkStatus, Logical};
 use qhca_driver::runtime::{self, CloseReport};
 use qhca_driver::rx::{Arrival, Drained, RxCounts};
 use qhca_driver::shared::DeviceState;
@@ -150,6 +150,21 @@ impl Device {
     pub fn set_lid(&self, port: Port, lid: LidAssignment) -> Result<(), LinkError> {
         let Self::Sim(device) = self;
         device.set_lid(port, lid)
+    }
+
+    /// Makes a port talk to itself, without a cable, or stops that. Do it while the port is switched off, then set its
+    /// goal.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub fn set_loopback(&self, port: Port, on: bool) -> Result<(), LinkError> {
+        let Self::Sim(device) = self;
+        device.set_loopback(port, on)
+    }
+
+    /// Waits until the link of `port` is ACTIVE, at most `timeout`.
+    pub fn wait_active(&self, port: Port, timeout: Duration) -> bool {
+        self.wait_for_link(port, timeout, |status| status.logical() == Logical::Active)
     }
 
     /// Waits until the link of `port` satisfies `done`, at most `timeout`.

@@ -255,6 +255,15 @@ impl Links {
         Ok(())
     }
 
+    /// Makes `port` talk to itself, or stops that. Do it while the port is switched off, then set its goal.
+    ///
+    /// # Errors
+    /// [`LinkError::NoPort`].
+    pub fn set_loopback(&mut self, port: Port, on: bool, bar: &impl Bar) -> Result<(), LinkError> {
+        self.end(port)?.link.set_loopback(on, bar);
+        Ok(())
+    }
+
     /// `ErrStatus_p` of `port` says IBStatusChanged.
     ///
     /// # Errors

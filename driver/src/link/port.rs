@@ -226,6 +226,15 @@ impl PortLink {
             .write(bar, port::SendIbslidMask(0).with_send_ibslid_mask_15_0(mask));
     }
 
+    /// Makes the port talk to itself, without a cable, or stops that. The link trains anew when it is told to.
+    ///
+    /// Source: F-229 (qib_7322_set_loopback, without its doubly shifted heartbeat mask).
+    pub fn set_loopback(&mut self, on: bool, bar: &impl Bar) {
+        self.ctrl_a = self.ctrl_a.with_loopback(on);
+        port::IBC_CTRL_A.port(self.port).write(bar, self.ctrl_a);
+        separate(bar);
+    }
+
     /// The chip says that the link's status changed, or the caller wants to know: reads it and acts.
     ///
     /// # Errors

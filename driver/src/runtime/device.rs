@@ -297,6 +297,15 @@ impl<B: Backend> Device<B> {
         self.command(|core, _| core.hca.links_mut().set_lid(port, lid, &core.bar))
     }
 
+    /// Makes a port talk to itself, without a cable, or stops that. Do it while the port is switched off, then set its
+    /// goal.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub fn set_loopback(&self, port: Port, on: bool) -> Result<(), LinkError> {
+        self.command(|core, _| core.hca.links_mut().set_loopback(port, on, &core.bar))
+    }
+
     fn command(
         &self,
         command: impl FnOnce(&mut Core<B>, Instant) -> Result<(), LinkError>,
