@@ -40,6 +40,8 @@ mod store;
 mod tests;
 mod twsi;
 pub mod wrong;
+#[cfg(test)]
+mod wrong_tests;
 
 pub use account::{Account, Drop};
 pub use board::Board;

@@ -217,14 +217,14 @@ fn flash_image(config: &Config) -> [u8; LEN_BYTES] {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::tests::Bench;
     use super::*;
     use proptest::prelude::*;
     use qhca_regs::map::device;
 
     /// Software's end of the bus: three writes and a read a step, as a driver would.
-    struct Master<'a> {
+    pub(in super::super) struct Master<'a> {
         bench: &'a mut Bench,
         scl: bool,
         sda: bool,
@@ -232,7 +232,7 @@ mod tests {
     }
 
     impl<'a> Master<'a> {
-        fn new(bench: &'a mut Bench) -> Self {
+        pub(in super::super) fn new(bench: &'a mut Bench) -> Self {
             Self { bench, scl: true, sda: true, protect: false }
         }
 
@@ -279,7 +279,7 @@ mod tests {
             byte
         }
 
-        fn read(&mut self, register: u8, len: usize) -> Option<Vec<u8>> {
+        pub(in super::super) fn read(&mut self, register: u8, len: usize) -> Option<Vec<u8>> {
             self.start();
             (self.send(EEPROM_ADDRESS) && self.send(register)).then_some(())?;
             self.start();

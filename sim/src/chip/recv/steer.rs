@@ -151,16 +151,24 @@ impl Steering {
     }
 
     /// Where the packet goes; `kd_dwords` of a KD header beyond the BTH are kept in the entry, and opcodes of class
-    /// `xrc_class` carry an XRC extension header.
+    /// `xrc_class` carry an XRC extension header. `maps` is false for a chip that does not look at its map.
     #[inline]
-    pub(super) fn route(&self, bytes: &[u8], lrh: Lrh, bth: Bth, kd_dwords: u32, xrc_class: u8) -> Route {
+    pub(super) fn route(
+        &self,
+        bytes: &[u8],
+        lrh: Lrh,
+        bth: Bth,
+        kd_dwords: u32,
+        xrc_class: u8,
+        maps: bool,
+    ) -> Route {
         let qp = bth.dest_qp;
         if lrh.next == 2 && self.is_kd(qp) {
             return route_kd(bytes, lrh, bth, kd_dwords);
         }
         let ctxt = match qp {
             _ if qp == Qpn::MULTICAST.value() => self.multicast_ctxt,
-            _ if self.map_enabled => self.map[(qp >> 1 & 31) as usize],
+            _ if self.map_enabled && maps => self.map[(qp >> 1 & 31) as usize],
             _ => self.kernel_ctxt,
         };
         let header_bytes = bth.end() + 4 * extension_dwords(bth.opcode, xrc_class);
@@ -275,8 +283,8 @@ mod tests {
         let bth = Bth::parse(&bytes, lrh).expect("whole");
         steering.bthqp = 0x65_6B78;
         steering.map[3] = 9;
-        assert_eq!(steering.route(&bytes, lrh, bth, 9, 5).ctxt, 1, "the port's own context");
+        assert_eq!(steering.route(&bytes, lrh, bth, 9, 5, true).ctxt, 1, "the port's own context");
         steering.map_enabled = true;
-        assert_eq!(steering.route(&bytes, lrh, bth, 9, 5).ctxt, 9);
+        assert_eq!(steering.route(&bytes, lrh, bth, 9, 5, true).ctxt, 9);
     }
 }

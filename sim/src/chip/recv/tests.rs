@@ -1,11 +1,13 @@
 //! What receiving promises: order of the writes, split of the packet, full queues, who is counted where.
 
+use super::super::config::EagerFull;
 use super::super::tests::Bench;
 use super::super::{Config, Habits, PeerState};
 use super::*;
 use qhca_regs::Duration;
-use qhca_regs::layout::{ArrayEntry, BufSize, KdFlags, KdHeader};
-use qhca_regs::map::{device, port, user};
+use qhca_regs::layout::{ArrayEntry, BufSize, KdFlags, KdHeader, KdTid, PacketType, Rhf, RhfErrors};
+use qhca_regs::map::{area, device, port, user};
+use qhca_regs::status::{ErrBits, PortErrBits};
 
 const P: Port = Port::P0;
 const QUEUE: u64 = 0x10_0000;
@@ -182,6 +184,7 @@ fn context_that_must_not_drop_holds_packets_in_order_until_the_head_moves() {
     let lengths: Vec<_> = [15, 0, 1, 2, 3].map(|entry| rhf(&mut bench, entry).len_dwords()).to_vec();
     // Entry 15 and 0 to 3 hold the packets that had waited.
     assert_eq!(lengths, [21, 22, 23, 24, 25]);
+    assert_eq!(bench.read(counter::RX_DATA_PKT_CNT.port(P).offset()), 20, "each counted once");
 }
 
 #[test]

@@ -1,0 +1,218 @@
+//! Every wrong chip shows itself: one story, told by the right chip and by each wrong one, never reads the same twice.
+
+use super::tests::Bench;
+use super::twsi::tests::Master;
+use super::*;
+use qhca_regs::layout::{ArrayEntry, BufSize, Pbc};
+use qhca_regs::map::{area, counter, device, port, user};
+use qhca_regs::status::IntBits;
+use qhca_regs::{Buffer, Duration};
+
+const P: Port = Port::P0;
+const QUEUE: u64 = 0x10_0000;
+const EAGER: u64 = 0x20_0000;
+const AVAIL: u64 = 0x5000;
+const ENTRIES: u32 = 8;
+
+/// What the story leaves behind: values read, interrupts, writes to host memory.
+#[derive(Default)]
+struct Transcript(Vec<u64>);
+
+struct Story {
+    bench: Bench,
+    told: Transcript,
+}
+
+impl Story {
+    fn read(&mut self, offset: u32) {
+        let value = self.bench.read(offset);
+        self.told.0.push(value);
+    }
+
+    fn interrupts(&mut self) {
+        let messages = self.bench.host.messages();
+        self.told.0.push(messages.len() as u64);
+        self.told.0.extend(messages.into_iter().map(|vector| vector as u64));
+    }
+
+    fn memory(&mut self) {
+        for (iova, len) in std::mem::take(&mut self.bench.host.writes) {
+            self.told.0.extend([iova, len as u64]);
+        }
+    }
+
+    fn rhf(&mut self, entry: u64) {
+        let rhf = self.bench.host.qword(QUEUE + 128 * entry + 120);
+        self.told.0.push(rhf);
+    }
+
+    fn identity(&mut self) {
+        self.bench.write(device::SCRATCH.offset(), u64::MAX);
+        self.read(device::SCRATCH.offset());
+        for code in [2, 0] {
+            let control = device::RcvCtrl::default().with_context_cfg(code).with_intr_avail(1);
+            self.bench.write(device::RCV_CTRL.offset(), control.0);
+            self.read(device::RCV_EGR_CNT.offset());
+        }
+        let flash = Master::new(&mut self.bench).read(0, 8).unwrap_or_default();
+        self.told.0.extend(flash.into_iter().map(u64::from));
+        self.bench.write(device::GPIO_CLEAR.offset(), u64::MAX);
+    }
+
+    fn interrupt_rules(&mut self) {
+        let bench = &mut self.bench;
+        bench.raise(IntBits::SEND_DONE_1);
+        let redirect = device::IntRedirect::default().with_vec0(3).with_vec1(4);
+        bench.write(device::INT_REDIRECT.index(2).offset(), redirect.0);
+        self.interrupts();
+        self.bench.write(device::INT_MASK.offset(), IntBits::NAMED.bits());
+        self.bench.raise(IntBits::SEND_DONE_0);
+        self.interrupts();
+        self.bench.write(device::INT_CLEAR.offset(), 0);
+        self.interrupts();
+        self.bench.write(device::INT_CLEAR.offset(), u64::MAX);
+        self.bench.inject(Injection::Port(P, PortErrBits::RCV_EBP_ERR | PortErrBits::RCV_HDR_ERR));
+        self.bench.write(port::ERR_CLEAR.port(P).offset(), PortErrBits::RCV_EBP_ERR.bits());
+        self.read(port::ERR_STATUS.port(P).offset());
+        self.bench.write(port::ERR_CLEAR.port(P).offset(), u64::MAX);
+    }
+
+    fn link(&mut self, port: Port) {
+        let control =
+            port::IbcCtrlA::default().with_ib_link_en(true).with_num_v_lane(1).with_max_pkt_len(1057);
+        let control_a = port::IBC_CTRL_A.port(port).offset();
+        self.bench.write(port::IBPCS_CONFIG.port(port).offset(), 0);
+        self.bench.write(control_a, control.0);
+        self.bench.peer(port, PeerState::Training { speeds: 7 });
+        self.bench.settle();
+        self.bench.peer(port, PeerState::Up);
+        for command in [3, 2, 3] {
+            self.bench.write(control_a, control.with_link_cmd(command).0);
+            self.bench.settle();
+            self.read(port::IBC_STATUS_A.port(port).offset());
+        }
+        self.read(port::ERR_STATUS.port(port).offset());
+        let send = port::SendCtrl::default().with_send_enable(true);
+        self.bench.write(port::SEND_CTRL.port(port).offset(), send.0);
+    }
+
+    fn set_up_receive(&mut self) {
+        let bench = &mut self.bench;
+        bench.host.map(QUEUE, 128 * ENTRIES as usize);
+        bench.host.map(EAGER, 0x800 * 1024);
+        bench.write(device::RCV_HDR_ENT_SIZE.offset(), 32);
+        bench.write(device::RCV_HDR_CNT.offset(), ENTRIES.into());
+        bench.write(device::RCV_HDR_ADDR.index(0).offset(), QUEUE);
+        for index in 0..1024u32 {
+            let iova = EAGER + 0x800 * u64::from(index);
+            let entry = ArrayEntry::new(iova, BufSize::K2).expect("aligned").build();
+            bench.write(area::RCV_EGR_ARRAY.index(index).offset(), entry.0);
+        }
+        bench.write(port::RCV_BTHQP.port(P).offset(), 0x65_6B78);
+        let map = port::RcvQpMapTable::default().with_rcv_qp_map_context1(17);
+        bench.write(port::RCV_QP_MAP_TABLE_A.port(P).offset(), map.0);
+        let enable = port::RcvCtrl::default()
+            .with_context_enable_kernel(true)
+            .with_rcv_ib_port_enable(true)
+            .with_rcv_qp_map_enable(true);
+        bench.write(port::RCV_CTRL.port(P).offset(), enable.0);
+    }
+
+    fn deliver(&mut self, qp: u8, pkey: u16, meta: Meta) {
+        let mut bytes = vec![0, 2, 0, 1, 0, 8, 0, 2, 0x24, 0];
+        bytes.extend(pkey.to_be_bytes());
+        bytes.extend([0, 0, 0, qp, 0, 0, 0, 0]);
+        bytes.extend([0x5A; 8]);
+        self.bench.deliver(P, &bytes, meta);
+    }
+
+    fn head(&mut self, entry: u32, counter: u16) {
+        let value = user::RcvHdrHead::default().with_rcv_head_pointer(entry * 32).with_counter(counter);
+        self.bench.write(user::RCV_HDR_HEAD.index(0).offset(), value.0);
+    }
+
+    fn receive(&mut self) {
+        self.head(0, 0);
+        for n in 0..u64::from(ENTRIES) + 2 {
+            self.deliver(0, 0xFFFF, Meta::GOOD);
+            self.rhf(n % u64::from(ENTRIES));
+        }
+        self.interrupts();
+        self.memory();
+        self.head(ENTRIES - 1, 0);
+        for n in 0..3 {
+            self.deliver(0, 0xFFFF, Meta::GOOD);
+            self.head(n, 0);
+        }
+        self.deliver(0, 0xFFFF, Meta { icrc_ok: false, ..Meta::GOOD });
+        self.deliver(0, 0x8001, Meta::GOOD);
+        self.deliver(2, 0xFFFF, Meta::GOOD);
+        let tail = self.bench.read(user::RCV_EGR_INDEX_TAIL.index(0).offset());
+        self.bench.write(user::RCV_EGR_INDEX_HEAD.index(0).offset(), tail + 1);
+        self.deliver(0, 0xFFFF, Meta::GOOD);
+        for entry in 0..u64::from(ENTRIES) {
+            self.rhf(entry);
+        }
+        self.memory();
+        (0..2).for_each(|_| self.read(counter::RX_DATA_PKT_CNT.port(P).offset()));
+    }
+
+    fn send(&mut self, index: usize, port: Port, dwords: std::ops::Range<usize>) {
+        const LEN: u16 = 8;
+        let mut words = Pbc::for_port(port, LEN).dwords().to_vec();
+        words.extend([0x0100_0200, 0x0200_0800, 0x24, 0, 0x0700_0000, 0x11, 0x22]);
+        let offset = Buffer::new(index).expect("exists").offset() + 4 * dwords.start as u32;
+        self.bench.burst(offset, &words[dwords]);
+    }
+
+    fn outgoing(&mut self) {
+        for port in Port::ALL {
+            while let Some(packet) = self.bench.chip.take_outgoing(port) {
+                self.told.0.push(port.index() as u64);
+                self.told.0.extend(packet.bytes.into_iter().map(u64::from));
+            }
+        }
+    }
+
+    fn sending(&mut self) {
+        self.bench.host.map(AVAIL, 64);
+        self.bench.write(device::SEND_BUF_AVAIL_ADDR.offset(), AVAIL);
+        self.read(device::SEND_BUF_AVAIL_ADDR.offset());
+        self.bench.write(device::SEND_IB_PACKET_MASK.index(0).offset(), u64::MAX);
+        self.send(1, P, 0..9);
+        self.send(2, Port::P1, 0..9);
+        self.send(3, P, 0..8);
+        self.send(4, P, 0..5);
+        self.outgoing();
+        self.read(area::SEND_BUF_AVAIL.index(0).offset());
+        let disarm = device::SendCtrl::default().with_disarm(true).with_disarm_send_buf(4);
+        self.bench.write(device::SEND_CTRL.offset(), disarm.0);
+        self.read(area::SEND_BUF_AVAIL.index(0).offset());
+    }
+}
+
+fn tell(wrong: WrongSet) -> Vec<u64> {
+    let bench = Bench::with(Config { wrong, ..Config::default() });
+    let mut story = Story { bench, told: Transcript::default() };
+    story.identity();
+    story.interrupt_rules();
+    Port::ALL.into_iter().for_each(|port| story.link(port));
+    story.set_up_receive();
+    story.receive();
+    story.bench.pass(Duration::from_millis(1));
+    story.sending();
+    story.interrupts();
+    story.told.0
+}
+
+#[test]
+fn every_wrong_chip_tells_the_story_differently() {
+    let right = tell(WrongSet::NONE);
+    assert_eq!(tell(WrongSet::NONE), right, "the right chip tells it the same way each time");
+    let silent: Vec<_> = WrongChip::ALL
+        .into_iter()
+        .filter(|&wrong| tell(wrong.into()) == right)
+        .map(WrongChip::name)
+        .collect();
+    assert!(silent.is_empty(), "not to be told from the right chip: {silent:?}");
+}
