@@ -35,8 +35,9 @@ use crate::shared::DeviceShared;
 pub const RELEASE_EVERY: usize = 16;
 /// A batch is no longer than this while the error worker is wanted, so that it gets its turn.
 pub const BATCH_WHILE_ERRORS_PENDING: usize = 32;
-/// How much larger a batch may be after the context has overflowed.
-const BOOST: usize = 4;
+/// How much larger a batch may be after the context has overflowed. Not more: whoever has one core for packets and
+/// errors acts on a fatal error only when the batch has ended.
+const BOOST: usize = 2;
 /// Packets after which the chip interrupts, at most (F-208).
 const ARM_AFTER_PACKETS: u16 = 16;
 

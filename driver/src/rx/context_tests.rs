@@ -243,10 +243,10 @@ fn context_that_overflowed_takes_more_until_its_queue_is_under_a_quarter_full() 
     let bar = RecordingBar::default();
     (0..ENTRIES - 1).for_each(|n| pen.packet(0, n));
     shared.note_overflow(context.ctxt());
-    let (drained, _) = drain(&mut context, 8, &bar);
+    let (drained, _) = drain(&mut context, 16, &bar);
     assert_eq!(drained, Drained { entries: 32, next: Next::More });
     assert!(context.is_quarter_full() && shared.has_overflowed(context.ctxt()));
-    let (drained, _) = drain(&mut context, 8, &bar);
+    let (drained, _) = drain(&mut context, 16, &bar);
     assert_eq!(drained.entries, 31);
     assert!(!shared.has_overflowed(context.ctxt()));
     assert_eq!(context.counts().boosts, 1);
