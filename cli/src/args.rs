@@ -66,6 +66,8 @@ pub(crate) enum Command {
     Sim(cmd::sim::Args),
     /// Run the scenarios that any card must pass
     Selftest(cmd::selftest::Args),
+    /// Show what each error policy does to a receiver whose buffers overflow, in virtual time
+    Storm(cmd::storm::Args),
     /// Print a completion script for a shell
     Completions(cmd::completions::Args),
 }

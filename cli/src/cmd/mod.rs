@@ -14,6 +14,7 @@ pub(crate) mod regs;
 mod regs_select;
 pub(crate) mod selftest;
 pub(crate) mod sim;
+pub(crate) mod storm;
 
 /// Runs the command that was typed.
 pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
@@ -25,6 +26,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
         Command::Regs(args) => regs::run(args, ui),
         Command::Sim(args) => sim::run(args, ui),
         Command::Selftest(args) => selftest::run(args, ui),
+        Command::Storm(args) => storm::run(args, ui),
         Command::Completions(args) => completions::run(args, ui),
     }
 }

@@ -158,6 +158,11 @@ impl<A: Arbitrate> Core<A> {
         }
     }
 
+    /// The same, on a clock that already stands at `start`: what came before is neither busy nor idle time.
+    pub fn starting_at(order: A, start: Instant) -> Self {
+        Self { booked_to: start, ..Self::new(order) }
+    }
+
     /// Adds a task. `sort` matters to hard interrupts only.
     ///
     /// PANIC: more than 65,536 tasks on one core, which are written by hand.

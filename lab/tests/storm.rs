@@ -1,0 +1,222 @@
+//! The overflow storm's acceptance: what the published figures demand, and what ours must hold.
+//!
+//! Every figure emerges from the run; no cost is set for a cell.
+#![allow(missing_docs)]
+#![forbid(unsafe_code)]
+
+use qhca_driver::options::Options;
+use qhca_lab::params::Parameters;
+use qhca_lab::storm::{self, Case, Costs, Detail, Policy, Report, Row, Storm, Study, run_in_detail};
+use qhca_regs::Duration;
+use qhca_sim::vtime::{Order, Rng, Seed};
+
+fn study(storm: Storm, order: Order, policies: &[Policy]) -> Study {
+    Study {
+        policies: policies.to_vec(),
+        storms: vec![storm],
+        orders: vec![order],
+        options: Options::default(),
+        options_text: String::new(),
+        seed: Seed(1),
+        parameters: storm::parameters(),
+    }
+}
+
+fn run(study: &Study) -> Report {
+    study.run(|_| ()).expect("every run can be made")
+}
+
+fn row(report: &Report, policy: Policy) -> &Row {
+    report.rows.iter().find(|row| row.policy == policy.name()).expect("the policy was run")
+}
+
+/// The bars of the guarded policy, whatever storms (SYSTEMS 1; traps 3, 5, 9).
+fn guarded_holds(row: &Row) {
+    assert!(row.share >= 0.99, "{row:?}");
+    assert!(row.error_irqs_per_s <= 200.0, "{row:?}");
+    assert!(row.error_core_share <= 0.01, "{row:?}");
+    assert_eq!(row.drops_driver, row.drops_model, "{row:?}");
+}
+
+/// A run of `measure_ms` virtual milliseconds, in full.
+fn detail(policy: Policy, storm: Storm, order: Order, measure_ms: u64) -> Detail {
+    run_in_detail(&case(policy, storm, order, measure_ms)).expect("the run can be made")
+}
+
+fn case(policy: Policy, storm: Storm, order: Order, measure_ms: u64) -> Case {
+    let costs = Costs::from_parameters(&storm::parameters()).expect("the file is complete");
+    Case {
+        policy,
+        storm,
+        order,
+        options: Options::default(),
+        seed: Seed(1),
+        costs: Costs { measure: Duration::from_millis(measure_ms), ..costs },
+        hardware_fault: None,
+    }
+}
+
+/// The time booked under `name`, and how often.
+fn booked(detail: &Detail, name: &str) -> (Duration, u64) {
+    let mut rows = detail.ledger.rows().filter(|(label, _, _)| *label == name);
+    rows.next().map(|(_, span, count)| (span, count)).expect("the ledger has the label")
+}
+
+#[test]
+fn errors_first_inline_loses_everything_and_deferring_or_guarding_cures_it() {
+    let report = run(&study(Storm::EgrFull, Order::ErrorsFirst, &Policy::ALL));
+    let inline = row(&report, Policy::Inline);
+    assert!(inline.share <= 0.05 && inline.receive_never_ran(), "{inline:?}");
+    assert!(report.to_text().contains("receive never ran"));
+    let decoder = row(&report, Policy::DecoderOnly);
+    assert!(decoder.share <= 0.05, "the new decoder alone must not cure it: {decoder:?}");
+    let deferred = row(&report, Policy::Deferred);
+    assert!(deferred.share >= 0.95, "{deferred:?}");
+    guarded_holds(row(&report, Policy::Guarded));
+}
+
+#[test]
+fn in_other_orders_inline_loses_little_since_the_loss_is_one_of_priority() {
+    for order in [Order::Arrival, Order::ReceiveFirst] {
+        let report = run(&study(Storm::EgrFull, order, &[Policy::Inline, Policy::Guarded]));
+        let inline = row(&report, Policy::Inline);
+        assert!(inline.share >= 0.75, "{inline:?}");
+        guarded_holds(row(&report, Policy::Guarded));
+        assert!(report.to_text().contains("of priority"));
+    }
+}
+
+/// Trap 10: with the contexts' bits on the default vector one interrupt serves error and packets.
+#[test]
+fn without_vectors_of_their_own_contexts_are_served_with_the_errors() {
+    let mut study = study(Storm::EgrFull, Order::ErrorsFirst, &[Policy::Inline]);
+    study.options = Options::parse("krcvq01_no_msi=1").expect("an option of the driver").options;
+    let report = run(&study);
+    let inline = row(&report, Policy::Inline);
+    assert!(inline.share > 0.60, "{inline:?}");
+}
+
+/// Trap 5: an alternating storm, and a storm of port bits.
+#[test]
+fn guarded_holds_its_bars_when_errors_alternate_and_when_a_port_storms() {
+    for storm in [Storm::Alternate, Storm::Port] {
+        let report = run(&study(storm, Order::ErrorsFirst, &[Policy::Guarded]));
+        let guarded = row(&report, Policy::Guarded);
+        guarded_holds(guarded);
+        assert!(
+            guarded.error_irqs_per_s > 50.0,
+            "the storm lasts, so errors come as often as they may: {guarded:?}"
+        );
+    }
+}
+
+#[test]
+fn one_seed_gives_the_same_bytes_and_two_seeds_do_not() {
+    let text = |seed| {
+        let mut study = study(Storm::EgrFull, Order::ErrorsFirst, &[Policy::Deferred, Policy::Guarded]);
+        study.seed = Seed(seed);
+        study.parameters.set("measure_ms", 100.0).expect("in range");
+        run(&study).to_text()
+    };
+    assert_eq!(text(7), text(7));
+    assert_ne!(text(7), text(8));
+}
+
+#[test]
+fn every_drop_is_in_both_accounts_under_every_policy() {
+    for storm in Storm::ALL {
+        let mut study = study(storm, Order::Arrival, &Policy::ALL);
+        study.parameters.set("measure_ms", 50.0).expect("in range");
+        for row in run(&study).rows {
+            assert!(row.drops_model > 0, "the stall overflows the buffers: {row:?}");
+            assert_eq!(row.drops_driver, row.drops_model, "{row:?}");
+        }
+    }
+}
+
+/// A core that is too slow for the wire drops for ever; the bars hold all the same.
+#[test]
+fn guarded_holds_its_bars_under_a_storm_that_never_ends() {
+    let mut study = study(Storm::EgrFull, Order::ErrorsFirst, &[Policy::Guarded]);
+    study.parameters.set("receive_ns", 680.0).expect("in range");
+    let report = run(&study);
+    guarded_holds(row(&report, Policy::Guarded));
+    assert!(row(&report, Policy::Guarded).drops_model > 10_000);
+}
+
+#[test]
+fn without_a_trigger_there_is_no_storm() {
+    let mut study = study(Storm::EgrFull, Order::ErrorsFirst, &[Policy::Inline]);
+    study.parameters.set("stall_ms", 0.0).expect("in range");
+    let report = run(&study);
+    let inline = row(&report, Policy::Inline);
+    assert!(inline.share >= 0.99 && inline.drops_model == 0, "{inline:?}");
+}
+
+#[test]
+fn the_compiled_in_figures_are_coherent() {
+    let parameters: Parameters = storm::parameters();
+    assert!(storm::Costs::from_parameters(&parameters).is_ok());
+    for figure in parameters.figures() {
+        assert!(!figure.source.is_empty() && !figure.what.is_empty(), "{}", figure.name);
+    }
+}
+
+/// The laboratory charges costs and does nothing else: the chip's own log of reads, writes and interrupts, each times its
+/// cost, is what the core was charged, to the nanosecond.
+#[test]
+fn charged_time_is_the_chips_own_log_times_the_costs() {
+    for policy in Policy::ALL {
+        for storm in Storm::ALL {
+            let costs = case(policy, storm, Order::Arrival, 20).costs;
+            let detail = detail(policy, storm, Order::Arrival, 20);
+            let (reads, writes) = (detail.accesses.reads, detail.accesses.writes);
+            assert_eq!(
+                booked(&detail, "register read"),
+                (costs.read.times(reads), reads),
+                "{policy} {storm:?}"
+            );
+            assert_eq!(
+                booked(&detail, "posted write"),
+                (costs.write.times(writes), writes),
+                "{policy} {storm:?}"
+            );
+            let interrupts = detail.accesses.messages - detail.merged_messages;
+            assert_eq!(detail.interrupts, interrupts, "{policy} {storm:?}");
+            assert_eq!(booked(&detail, "interrupt entry"), (costs.entry.times(interrupts), interrupts));
+            assert_eq!(booked(&detail, "interrupt exit"), (costs.exit.times(interrupts), interrupts));
+            assert_eq!(booked(&detail, "stall"), (costs.stall, 1));
+            assert_eq!(detail.ledger.total() + detail.idle, detail.elapsed, "{policy} {storm:?}");
+        }
+    }
+}
+
+/// Reads of the error path: a turn reads the word and the overflow counters of the contexts in use, no more.
+#[test]
+fn guarded_reads_one_word_and_one_counter_a_context_for_each_turn() {
+    for storm in Storm::ALL {
+        let detail = detail(Policy::Guarded, storm, Order::ErrorsFirst, 1_000);
+        let (turns, reads) = detail.turns;
+        assert!(turns > 0, "{storm:?}: the storm is served");
+        assert!(reads <= turns * (1 + detail.contexts), "{storm:?}: {reads} reads in {turns} turns");
+    }
+}
+
+/// Trap 8: a fatal error in the middle of a storm is acted on within 50 us, whatever is masked.
+#[test]
+fn hardware_error_in_a_storm_stops_the_device_within_fifty_microseconds() {
+    const LIMIT: Duration = Duration::from_micros(50);
+    for storm in Storm::ALL {
+        let mut moments: Rng = Seed(2026).source("hardware error");
+        for seed in 0..100 {
+            let at = Duration::from_nanos(moments.below(8_000_000));
+            let mut case = case(Policy::Guarded, storm, Order::ErrorsFirst, 9);
+            case.seed = Seed(seed);
+            case.hardware_fault = Some(at);
+            let detail = run_in_detail(&case).expect("the run can be made");
+            let (event, sends_off) = detail.fatal_after.expect("the error struck");
+            assert!(event <= LIMIT, "{storm:?}, seed {seed}, at {at}: the event came after {event}");
+            assert!(sends_off <= LIMIT, "{storm:?}, seed {seed}, at {at}: sends went on for {sends_off}");
+        }
+    }
+}
