@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Regs(cmd::regs::Args),
     /// Show the counters of device and ports
     Counters(cmd::counters::Args),
+    /// Show a port's link and what to do about it, or ask something of it
+    Port(cmd::port::Args),
     /// List the options of ib_qib with their effect here, or check a modprobe.d file
     Options(cmd::options::Args),
     /// Serve simulated HCAs to other programs

@@ -46,3 +46,9 @@ fn selftest_prints_what_it_printed() {
     golden("selftest.txt", &["selftest", "-d", "sim:qle7340"]);
     golden("selftest.json", &["selftest", "-d", "sim:qle7340", "--json"]);
 }
+
+#[test]
+fn port_prints_what_it_printed() {
+    golden("port.txt", &["port", "sim:qle7340:1", "active"]);
+    golden("port.json", &["port", "sim:qle7340:1", "--json"]);
+}

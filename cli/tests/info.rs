@@ -72,3 +72,17 @@ fn guids_differ_between_ports_and_not_between_runs() {
     assert_eq!(json["ports"][0]["port_guid"], json["node_guid"]);
     assert_eq!(json, json_of(&["info"]));
 }
+
+#[test]
+fn links_are_up_unless_the_device_is_left_alone() {
+    let up = json_of(&["info"]);
+    let cold = json_of(&["info", "--no-link"]);
+    for port in 0..2 {
+        assert_eq!(
+            (&up["ports"][port]["physical_state"], &up["ports"][port]["rate"]),
+            (&"LinkUp".into(), &40.into())
+        );
+        assert_eq!(cold["ports"][port]["physical_state"], "Polling");
+        assert_eq!(up["ports"][port]["port_guid"], cold["ports"][port]["port_guid"]);
+    }
+}

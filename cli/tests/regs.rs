@@ -76,6 +76,19 @@ fn register_outside_the_stock_header_is_read_when_named() {
 }
 
 #[test]
+fn device_that_is_up_shows_its_masks_and_what_the_model_leaves_out() {
+    let cold = json_of(&["regs", "IntMask"]);
+    let up = json_of(&["regs", "--up", "IntMask"]);
+    assert_eq!(cold[0]["value"], "0x0");
+    assert_ne!(up[0]["value"], "0x0");
+    let left_out = json_of(&["regs", "--unmodelled"]);
+    for row in left_out.as_array().expect("an array") {
+        let known = qhca_regs::map::all().any(|placed| row["name"] == placed.to_string());
+        assert!(known && row["writes"].as_u64() > Some(0), "{row}");
+    }
+}
+
+#[test]
 fn reader_that_leaves_early_is_no_error() {
     let mut child = command()
         .args(["regs", "--map", "-v"])

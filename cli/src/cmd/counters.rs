@@ -9,6 +9,7 @@ use crate::target::Target;
 use crate::ui::Ui;
 use qhca_driver::counters::Width;
 use qhca_driver::counters::table::{self, CounterInfo};
+use qhca_driver::options::Options;
 use qhca_regs::access::PORT_STRIDE_BYTES;
 use qhca_regs::{GONE, map};
 use serde::Serialize;
@@ -22,6 +23,9 @@ pub(crate) struct Args {
     /// The counters that ipathfs listed, in its order; `E ` marks the name from which on errors are counted
     #[arg(long)]
     ipath: bool,
+    /// Bring the device up before its counters are read
+    #[arg(long)]
+    up: bool,
 }
 
 #[derive(Serialize)]
@@ -49,7 +53,11 @@ struct Reading {
 
 /// Runs `qhca counters`.
 pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
-    let target = Target::open(&args.device, ui)?;
+    let target = match args.up {
+        true => Target::open_up(&args.device, &Options::default(), ui)?,
+        false => Target::open(&args.device, ui)?,
+    };
+    target.wait_for_links(ui);
     let mut all = read_all(&target)?;
     if args.ipath {
         let lists =

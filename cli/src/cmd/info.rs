@@ -1,8 +1,8 @@
 //! `qhca info`: the device as `ibstat` shows it.
 //!
-//! Nothing is brought up and nothing written but the pins that read the EEPROM: a link that is down is shown as down.
-//! No subnet agent runs in this driver, so there is no SM LID and no capability to announce; both are shown as zero,
-//! as `ibstat` shows a port that no subnet manager has visited.
+//! The device is brought up first, so that the links show what they can do; with `--no-link` nothing is written but
+//! the pins that read the EEPROM. No subnet agent runs in this driver, so there is no SM LID and no capability to
+//! announce; both are shown as zero, as `ibstat` shows a port that no subnet manager has visited.
 
 use crate::args::DeviceArg;
 use crate::cmd::ibstat::{self, Ca, PortView, Rate};
@@ -10,7 +10,8 @@ use crate::fail::{Failure, Status};
 use crate::target::Target;
 use crate::ui::Ui;
 use qhca_driver::identity::Identity;
-use qhca_driver::link::state::{Logical, Physical};
+use qhca_driver::link::{Logical, Physical};
+use qhca_driver::options::Options;
 use qhca_regs::Port;
 
 /// The device's name in scripts that knew the kernel's driver.
@@ -32,6 +33,9 @@ pub(crate) struct Args {
     /// GUIDs of the ports only
     #[arg(short, long, group = "form")]
     port_list: bool,
+    /// Do not bring the device up; links show as they are found
+    #[arg(long)]
+    no_link: bool,
     /// The device's name as `-l` prints it
     ca_name: Option<String>,
     /// One port only, from 1
@@ -44,7 +48,11 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
         return Err(Failure::bad_input(format!("{name:?} is no device here"))
             .remedy(format!("valid: {CA_NAME}; -d chooses what it stands for")));
     }
-    let target = Target::open(&args.device, ui)?;
+    let target = match args.no_link || args.list_of_cas || args.short || args.port_list {
+        true => Target::open(&args.device, ui)?,
+        false => Target::open_up(&args.device, &Options::default(), ui)?,
+    };
+    target.wait_for_links(ui);
     let identity = target.identity()?;
     for remark in identity.remarks() {
         ui.warning(&format!("{}: {remark}", target.name));

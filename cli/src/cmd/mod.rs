@@ -10,6 +10,7 @@ pub(crate) mod decode;
 mod ibstat;
 pub(crate) mod info;
 pub(crate) mod options;
+pub(crate) mod port;
 pub(crate) mod regs;
 mod regs_select;
 pub(crate) mod selftest;
@@ -23,6 +24,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
         Command::Info(args) => info::run(args, ui),
         Command::Counters(args) => counters::run(args, ui),
         Command::Options(args) => options::run(args, ui),
+        Command::Port(args) => port::run(args, ui),
         Command::Regs(args) => regs::run(args, ui),
         Command::Sim(args) => sim::run(args, ui),
         Command::Selftest(args) => selftest::run(args, ui),

@@ -10,6 +10,7 @@ use crate::cmd::regs_select::{self, Choice};
 use crate::fail::{Failure, Status};
 use crate::target::Target;
 use crate::ui::Ui;
+use qhca_driver::options::Options;
 use qhca_regs::info::{FieldInfo, Placed};
 use qhca_regs::{Access, GONE};
 use serde::Serialize;
@@ -27,11 +28,14 @@ pub(crate) struct Args {
     /// Every register of the map; tables by their first word
     #[arg(long, group = "which")]
     all: bool,
-    /// What was written so far to parts of the chip that the model leaves out (simulated devices only)
+    /// Bring the device up, then say what was written to parts of the chip that the model leaves out
     #[arg(long, group = "which", conflicts_with = "map")]
     unmodelled: bool,
+    /// Bring the device up before its registers are read
+    #[arg(long)]
+    up: bool,
     /// The map itself, with reset values; opens no device
-    #[arg(long, conflicts_with = "device")]
+    #[arg(long, conflicts_with_all = ["device", "up"])]
     map: bool,
 }
 
@@ -79,7 +83,11 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
             registers.into_iter().map(|(placed, word)| Reading { placed, word, value: None }).collect();
         return print(&readings, is_named, ui);
     }
-    let target = Target::open(&args.device, ui)?;
+    let target = match args.up || args.unmodelled {
+        true => Target::open_up(&args.device, &Options::default(), ui)?,
+        false => Target::open(&args.device, ui)?,
+    };
+    target.wait_for_links(ui);
     if args.unmodelled {
         return print_unmodelled(&target, ui);
     }
@@ -245,7 +253,7 @@ struct JsonUnmodelled {
 /// Lists what was written to parts of the chip that the model leaves out.
 fn print_unmodelled(target: &Target, ui: &Ui) -> Result<Status, Failure> {
     let rows: Vec<JsonUnmodelled> = target
-        .unmodelled()?
+        .unmodelled()
         .into_iter()
         .map(|(name, offset, writes)| JsonUnmodelled { name, offset: format!("{offset:#x}"), writes })
         .collect();
@@ -254,12 +262,28 @@ fn print_unmodelled(target: &Target, ui: &Ui) -> Result<Status, Failure> {
         return Ok(Status::Done);
     }
     let mut text = String::new();
-    for row in &rows {
-        let _ = writeln!(text, "{:<8}  {:<28} {} writes without effect", row.offset, row.name, row.writes);
+    for (name, registers, writes) in grouped(&rows) {
+        let _ = writeln!(text, "{name:<28} {registers:>4} registers {writes:>6} writes without effect");
     }
     if rows.is_empty() {
         text.push_str("nothing was written that the model leaves out\n");
     }
     ui.text(&text)?;
     Ok(Status::Done)
+}
+
+/// The same by row of the map, with the number of registers and of writes: a table is one line.
+fn grouped(rows: &[JsonUnmodelled]) -> Vec<(String, usize, u64)> {
+    let mut groups: Vec<(String, usize, u64)> = Vec::new();
+    for row in rows {
+        let group = regs_select::row_name(&row.name);
+        match groups.last_mut() {
+            Some((name, registers, writes)) if *name == group => {
+                *registers += 1;
+                *writes += row.writes;
+            }
+            _ => groups.push((group, 1, row.writes)),
+        }
+    }
+    groups
 }

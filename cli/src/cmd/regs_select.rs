@@ -128,6 +128,12 @@ fn stem(row: &RegInfo) -> String {
     row.template.replace("_{i}", "").replace("{i}", "").replace("{c}", "").replace("{p}", "p")
 }
 
+/// The name of the row of the map that the register called `name` is in; `name` itself if there is none.
+pub(crate) fn row_name(name: &str) -> String {
+    let placed = map::all().find(|placed| placed.to_string() == name);
+    placed.map_or_else(|| name.to_owned(), |placed| stem(placed.info))
+}
+
 fn unknown_name(name: &str) -> Failure {
     let wanted = name.to_ascii_lowercase();
     let mut near: Vec<String> = map::rows()
