@@ -17,6 +17,7 @@ use qhca_driver::rx::{Arrival, Drained, RxCounts};
 use qhca_driver::shared::DeviceState;
 use qhca_driver::slots::LendError;
 use qhca_driver::tx::{Frame, SubmitError, TxCounts};
+use qhca_irq::moderation::RcvModeration;
 use qhca_regs::{Buffer, Ctxt, Duration, Instant, Port};
 use qhca_sim::backend::SimDevice;
 
@@ -252,6 +253,12 @@ impl Receiver {
     pub fn after_wait(&mut self) {
         let Self::Sim(receiver) = self;
         receiver.after_wait();
+    }
+
+    /// Thins this receiver's interrupts by `policy`, in place of the stock driver's halving and doubling.
+    pub fn moderate_by(&mut self, policy: impl RcvModeration + Send + 'static) {
+        let Self::Sim(receiver) = self;
+        receiver.moderate_by(policy);
     }
 
     /// Asks for an interrupt on the next packet.

@@ -95,7 +95,11 @@ fn a_packet_at_any_step_of_drain_and_arm_is_taken_or_announced() {
             assert_eq!(serve(&mut queue, budget).next, Next::Wait);
             chip.join().unwrap();
             let announced = at(&wire, |wire| std::mem::take(&mut wire.fired));
-            assert!(queue.taken == 3 || announced, "{} of 3 taken, and nothing will wake the driver", queue.taken);
+            assert!(
+                queue.taken == 3 || announced,
+                "{} of 3 taken, and nothing will wake the driver",
+                queue.taken
+            );
             if announced {
                 serve(&mut queue, budget);
             }

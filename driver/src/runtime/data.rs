@@ -7,6 +7,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use qhca_irq::moderation::{HalveDouble, RcvModeration};
 use qhca_irq::watchdog::{CHECK_PERIOD, Verdict, Watchdog};
 use qhca_regs::{Buffer, Duration, Instant};
 
@@ -27,13 +28,26 @@ pub struct Receiver<B: Backend> {
     bell: Arc<EventFd>,
     watchdog: Watchdog,
     silent_looks: u32,
+    moderation: Box<dyn RcvModeration + Send>,
+    /// Packets taken since the last interrupt, once there was one.
+    since_interrupt: Option<u32>,
     inner: Arc<Inner<B>>,
 }
 
 impl<B: Backend> Receiver<B> {
     pub(super) fn new(context: Context, bar: B::Bar, bell: Arc<EventFd>, inner: Arc<Inner<B>>) -> Self {
         let clock = inner.clock().clone();
-        Self { context, bar, clock, bell, watchdog: Watchdog::new(), silent_looks: 0, inner }
+        Self {
+            context,
+            bar,
+            clock,
+            bell,
+            watchdog: Watchdog::new(),
+            silent_looks: 0,
+            moderation: Box::new(HalveDouble::new()),
+            since_interrupt: None,
+            inner,
+        }
     }
 
     /// The context: its number, port and counts.
@@ -45,7 +59,27 @@ impl<B: Backend> Receiver<B> {
     #[inline]
     pub fn poll(&mut self, budget: usize, sink: impl FnMut(Arrival<'_>)) -> Drained {
         let now = self.clock.now();
-        self.context.drain(budget, &self.bar, now, sink)
+        let drained = self.context.drain(budget, &self.bar, now, sink);
+        if let Some(packets) = &mut self.since_interrupt {
+            *packets = packets.saturating_add(drained.entries as u32);
+            if drained.next == Next::Wait {
+                let setting = self.moderation.on_drain(*packets, now);
+                self.context.moderate(setting);
+                self.since_interrupt = None;
+            }
+        }
+        drained
+    }
+
+    /// Thins this receiver's interrupts by `policy` from the next arming on. At first it is the stock driver's,
+    /// [`HalveDouble`].
+    ///
+    /// A policy judges what an interrupt was worth: it is asked once the queue that the interrupt announced has been
+    /// emptied, however many calls that takes. A receiver that is only polled never asks it.
+    pub fn moderate_by(&mut self, policy: impl RcvModeration + Send + 'static) {
+        self.context.moderate(policy.setting());
+        self.moderation = Box::new(policy);
+        self.since_interrupt = None;
     }
 
     /// Waits until a packet is there or `timeout` has passed; `None` waits for ever. True if one is there.
@@ -76,6 +110,7 @@ impl<B: Backend> Receiver<B> {
         if self.bell.drain() > 0 {
             self.watchdog.on_interrupt(ctxt, u32::from(self.context.has_packet()));
             self.silent_looks = 0;
+            self.since_interrupt.get_or_insert(0);
             return;
         }
         let waiting = self.context.has_packet();

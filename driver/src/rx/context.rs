@@ -18,6 +18,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use qhca_irq::moderation::RcvSetting;
 use qhca_regs::layout::{Rhf, RhfSeq};
 use qhca_regs::map::device::{self, RcvAvailTimeout};
 use qhca_regs::map::user::{self, RcvHdrHead};
@@ -63,7 +64,7 @@ pub struct Context {
     shared: Arc<DeviceShared>,
     cursor: Cursor,
     eager: EagerCursor,
-    timeout: u16,
+    setting: RcvSetting,
     timeout_written: u16,
     backlog: u64,
     counts: RxCounts,
@@ -95,7 +96,7 @@ impl Context {
             shared: setup.shared,
             cursor: Cursor { at_bytes: 0, seq: RhfSeq::FIRST },
             eager: EagerCursor { last, unreturned: false },
-            timeout: setup.timeout,
+            setting: RcvSetting { timeout_ticks: setup.timeout, count_packets: ARM_AFTER_PACKETS },
             timeout_written: setup.timeout,
             backlog: 0,
             counts: RxCounts::default(),
@@ -144,7 +145,7 @@ impl Context {
         now: Instant,
         sink: impl FnMut(Arrival<'_>),
     ) -> Drained {
-        // Policies of moderation take the time; the fixed one does not.
+        // The order of a drain does not depend on the time; it is taken all the same, as everything in the core takes it.
         let _ = now;
         if !self.shared.is_open() {
             return Drained { entries: 0, next: Next::Gone };
@@ -204,14 +205,15 @@ impl Context {
         self.has_packet() && seq.matches(self.rhf_at(at))
     }
 
-    /// Sets what `RcvAvailTimeOut` is to hold from the next arming on.
-    pub fn set_timeout(&mut self, timeout: u16) {
-        self.timeout = timeout;
+    /// Sets the moderation of interrupts from the next arming on: what `RcvAvailTimeOut` is to hold, and after how
+    /// many packets to interrupt (0, which the chip takes for never, counts as 1).
+    pub fn moderate(&mut self, setting: RcvSetting) {
+        self.setting = RcvSetting { count_packets: setting.count_packets.max(1), ..setting };
     }
 
-    /// What `RcvAvailTimeOut` holds, or will hold from the next arming on.
-    pub fn timeout(&self) -> u16 {
-        self.timeout
+    /// The moderation that is in force, or will be from the next arming on.
+    pub fn moderation(&self) -> RcvSetting {
+        self.setting
     }
 
     /// Finds the queue again if the chip has gone on without us. Reads one register; for a watchdog, not for a drain.
@@ -246,7 +248,7 @@ impl Context {
     /// queue afterwards.
     pub fn arm(&mut self, bar: &impl Bar) {
         if self.shared.is_open() {
-            self.write_heads(bar, ARM_AFTER_PACKETS);
+            self.write_heads(bar, self.setting.count_packets);
             self.counts.rearms += 1;
         }
     }
@@ -262,9 +264,10 @@ impl Context {
     /// Returns space, and arms for `counter` packets if it is not 0.
     fn write_heads(&mut self, bar: &impl Bar, counter: u16) {
         self.counts.releases += 1;
-        if counter > 0 && self.timeout != self.timeout_written {
-            self.timeout_written = self.timeout;
-            let contents = RcvAvailTimeout::default().with_rcv_avail_to_reload(self.timeout);
+        let timeout = self.setting.timeout_ticks;
+        if counter > 0 && timeout != self.timeout_written {
+            self.timeout_written = timeout;
+            let contents = RcvAvailTimeout::default().with_rcv_avail_to_reload(timeout);
             device::RCV_AVAIL_TIMEOUT.ctxt(self.ctxt).write(bar, contents);
         }
         if self.eager.unreturned {
@@ -341,7 +344,7 @@ impl<B: Bar, S: FnMut(Arrival<'_>)> Flow for Taking<'_, B, S> {
 
     fn release_and_arm(&mut self) {
         self.context.counts.rearms += 1;
-        self.context.write_heads(self.bar, ARM_AFTER_PACKETS);
+        self.context.write_heads(self.bar, self.context.setting.count_packets);
     }
 }
 

@@ -70,7 +70,7 @@ fn emptied_queue_returns_space_in_the_chips_order_and_arms_once_without_a_read()
     let bar = RecordingBar::default();
     pen.packet(8, 1);
     pen.packet(8, 2);
-    context.set_timeout(187);
+    context.moderate(RcvSetting { timeout_ticks: 187, count_packets: 16 });
     let (drained, fills) = drain(&mut context, 64, &bar);
     assert_eq!(drained, Drained { entries: 2, next: Next::Wait });
     assert_eq!(fills, [1, 2]);
