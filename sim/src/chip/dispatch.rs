@@ -47,7 +47,8 @@ mod at {
         pub(in super::super) const RX_CREDIT_VL_END: u32 = RX_CREDIT_VL + 8 * 8 - 1;
     }
 
-    pub(super) const PORTS: u32 = 0x1000;
+    /// Port 0's page starts one stride from the start of the BAR.
+    pub(super) const PORTS: u32 = qhca_regs::access::PORT_STRIDE_BYTES;
     pub(super) const PORTS_END: u32 = PORTS + 2 * qhca_regs::access::PORT_STRIDE_BYTES - 1;
     pub(super) const AVAIL: u32 = area::SEND_BUF_AVAIL.index(0).offset();
     pub(super) const AVAIL_END: u32 = AVAIL + 8 * area::SEND_BUF_AVAIL.len() - 1;

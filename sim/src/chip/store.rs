@@ -4,7 +4,7 @@
 //! act on in fields of their own and leave here what software reads back.
 //!
 //! ```text
-//!   0x00000 .. 0xD2000   one word for each qword of the BAR: registers, counters, arrays, equaliser map
+//!   0x00000 .. 0xD1180   one word for each qword of the BAR: registers, counters, arrays, equaliser map
 //!   0x200000 ..          32 flow-table words for each of 18 contexts
 //! ```
 //!
@@ -17,7 +17,8 @@ use qhca_regs::{Access, Ctxt, Port};
 use std::collections::BTreeMap;
 
 /// End of the part of the BAR that is kept word for word.
-const LOW_END: u32 = 0xD_2000;
+const LOW_END: u32 = LAST_AREA.index(0).offset() + 8 * LAST_AREA.len();
+const LAST_AREA: qhca_regs::access::RegArray<u64, qhca_regs::Rw> = area::IB_SD_DDS_MAP_TABLE.port(Port::P1);
 const FLOWS_PER_CTXT: usize = 32;
 /// Distance of two contexts' user pages.
 pub(super) const USER_PAGE_BYTES: u32 = 0x1_0000;

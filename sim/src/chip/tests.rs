@@ -326,8 +326,6 @@ fn receiving(wrong: WrongSet) -> Bench {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
-
     /// No panic, and DMA the host refused is DMA that the account knows of.
     #[test]
     fn garbage_never_panics_and_every_refused_dma_is_counted(

@@ -4,8 +4,9 @@ use super::super::config::EagerFull;
 use super::super::tests::Bench;
 use super::super::{Config, Habits, PeerState};
 use super::*;
+use proptest::prelude::*;
 use qhca_regs::Duration;
-use qhca_regs::layout::{ArrayEntry, BufSize, KdFlags, KdHeader, KdTid, PacketType, Rhf, RhfErrors};
+use qhca_regs::layout::{ArrayEntry, BufSize, KdFlags, KdHeader, KdTid, PacketType, Rhf, RhfErrors, RhfSeq};
 use qhca_regs::map::{area, device, port, user};
 use qhca_regs::status::{ErrBits, PortErrBits};
 
@@ -401,5 +402,95 @@ fn eager_count_follows_the_context_configuration() {
     for (code, entries) in [(0, 4096), (1, 2048), (2, 1024)] {
         control(&mut bench, |control| control.with_context_cfg(code));
         assert_eq!(bench.read(device::RCV_EGR_CNT.offset()), entries);
+    }
+}
+
+/// Software that reads the queue by sequence number and checks every byte against what was sent.
+#[derive(Default)]
+struct Reader {
+    entry: u32,
+    seq: RhfSeq,
+    sent: VecDeque<Vec<u8>>,
+    good: u64,
+    lost: u64,
+    last_index: Option<u64>,
+}
+
+impl Reader {
+    /// Reads what is there and gives it back.
+    fn drain(&mut self, bench: &mut Bench) -> Result<(), TestCaseError> {
+        loop {
+            let rhf = rhf(bench, self.entry.into());
+            if !self.seq.matches(rhf) {
+                break;
+            }
+            self.entry_is_right(bench, rhf)?;
+            self.seq = self.seq.next();
+            self.entry = (self.entry + 1) % ENTRIES;
+        }
+        if let Some(index) = self.last_index {
+            bench.write(user::RCV_EGR_INDEX_HEAD.index(0).offset(), index);
+        }
+        head(bench, self.entry, 0);
+        Ok(())
+    }
+
+    fn entry_is_right(&mut self, bench: &mut Bench, rhf: Rhf) -> Result<(), TestCaseError> {
+        let header_at = QUEUE + ENTRY_BYTES * u64::from(self.entry) + 4 * u64::from(rhf.hdrq_offset());
+        let header = bench.host.bytes(header_at, 20);
+        // Packets that found the queue full are missing: go on to the one whose number this entry has.
+        while self.sent.front().is_some_and(|bytes| bytes[16..20] != header[16..20]) {
+            self.sent.pop_front();
+            self.lost += 1;
+        }
+        let bytes = self.sent.pop_front().ok_or_else(|| TestCaseError::fail("a packet that nobody sent"))?;
+        prop_assert_eq!(&header[..], &bytes[..20]);
+        prop_assert_eq!(usize::from(rhf.len_dwords()), bytes.len() / 4 + 1);
+        if rhf.errors() == RhfErrors::TID {
+            self.lost += 1;
+            return Ok(());
+        }
+        prop_assert!(rhf.is_good());
+        self.good += 1;
+        if rhf.uses_egr_buf() {
+            let index = u64::from(rhf.egr_index());
+            prop_assert_eq!(&bench.host.bytes(EAGER + 0x800 * index, bytes.len() - 20)[..], &bytes[20..]);
+            self.last_index = Some(index);
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    /// Whatever the sizes and however late software looks: what it reads is what was sent, in order, and what is
+    /// missing is in the account and, modulo 2^32, in the register.
+    #[test]
+    fn every_packet_is_read_as_sent_or_counted_as_lost(
+        steps in prop::collection::vec((0usize..12, 0usize..512), 1..120),
+        skip in 0u32..4,
+        start in prop_oneof![Just(0u64), Just(0xFFFF_FFF0)],
+    ) {
+        let mut bench = ready(Habits { skip_eager_every: skip, ..Habits::default() });
+        let open = device::HwDiagCtrl::default().with_counter_wr_enable(true);
+        bench.write(device::HW_DIAG_CTRL.offset(), open.0);
+        let register = counter::RX_HDR_EGR_OVFL_CNT.index(0).offset();
+        bench.write(register, start);
+        let mut reader = Reader::default();
+        let mut number = 0u32;
+        for (burst, dwords) in steps {
+            for _ in 0..burst {
+                let mut bytes = packet(7, 0xFFFF, 4 * dwords);
+                bytes[16..20].copy_from_slice(&number.to_be_bytes());
+                number += 1;
+                bench.deliver(P, &bytes, Meta::GOOD);
+                reader.sent.push_back(bytes);
+            }
+            reader.drain(&mut bench)?;
+        }
+        let lost = reader.lost + reader.sent.len() as u64;
+        let account = bench.chip.account();
+        prop_assert_eq!(account.overflowed(ctxt0()), lost);
+        prop_assert_eq!(account.received[0], reader.good);
+        prop_assert_eq!(bench.read(register), (start + lost) & 0xFFFF_FFFF);
     }
 }

@@ -14,10 +14,21 @@ use super::super::packet::write_dwords;
 use qhca_regs::Buffer;
 use qhca_regs::layout::Pbc;
 
+const fn offset_of(index: usize) -> u32 {
+    match Buffer::new(index) {
+        Some(buffer) => buffer.offset(),
+        // PANIC: evaluated at compile time, for buffers that exist.
+        None => panic!("no such buffer"),
+    }
+}
+
 /// Where the send buffers lie in BAR 0.
-pub(in super::super) const START: u32 = 0x10_0000;
+pub(in super::super) const START: u32 = offset_of(0);
+const SMALL_STRIDE: u32 = offset_of(1) - START;
+const LARGE_START: u32 = offset_of(Buffer::SMALL);
+const LARGE_STRIDE: u32 = offset_of(Buffer::SMALL + 1) - LARGE_START;
 /// First byte after the last of them.
-pub(in super::super) const END: u32 = 0x1C_4000;
+pub(in super::super) const END: u32 = offset_of(Buffer::COUNT - 1) + LARGE_STRIDE;
 
 const LARGE_DWORDS: usize = 0x1080 / 4;
 const MAP_WORDS: usize = LARGE_DWORDS.div_ceil(64);
@@ -65,9 +76,10 @@ pub(super) struct Buffers {
 
 /// The buffer that byte `offset` of BAR 0 belongs to, and the dword in it; `None` past the last buffer.
 pub(super) fn locate(offset: u32) -> Option<(Buffer, usize)> {
-    const LARGE: u32 = 0x18_0000;
-    let (first, stride, base) =
-        if offset < LARGE { (0, 0x1000, START) } else { (Buffer::SMALL, 0x2000, LARGE) };
+    let (first, stride, base) = match offset < LARGE_START {
+        true => (0, SMALL_STRIDE, START),
+        false => (Buffer::SMALL, LARGE_STRIDE, LARGE_START),
+    };
     let past = offset.checked_sub(base)?;
     let buffer = Buffer::new(first + (past / stride) as usize)?;
     Some((buffer, (past % stride / 4) as usize))

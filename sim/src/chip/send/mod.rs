@@ -182,7 +182,9 @@ impl Chip {
             let lane = (sender.next_lane + step) % LANES;
             let Some(&buffer) = sender.lanes[lane].front() else { continue };
             let needs = credits_of(self.send.buffers.packet(buffer).len());
-            if link.sends(false) && !self.credits[port.index()].allow(lane, needs) {
+            // A looped port has no peer that could tell it credits, and a link that is down needs none to drop.
+            let counts = link.sends(false) && !link.is_looped();
+            if counts && !self.credits[port.index()].allow(lane, needs) {
                 continue;
             }
             sender.next_lane = (lane + 1) % LANES;
