@@ -157,3 +157,38 @@ fn a_close_that_races_with_interrupt_and_turn_leaves_nothing_running() {
         assert!(world.handover.begin(NOW).is_none());
     });
 }
+
+/// Trap 16: the worker sleeps on a bell and is woken only when a turn becomes wanted. It never sleeps on a bell that is
+/// silent while a turn is wanted, whenever interrupt and falling asleep meet.
+#[test]
+fn a_worker_never_falls_asleep_over_a_turn_that_is_wanted() {
+    loom::model(|| {
+        let world = World::new();
+        let bell = Arc::new(AtomicBool::new(false));
+        let ring = |world: &World, bell: &AtomicBool, bits| {
+            if world.interrupt(bits, false) == Scheduled::Wake {
+                bell.swap(true, Ordering::AcqRel);
+            }
+        };
+        let worker = {
+            let (world, bell) = (world.clone(), bell.clone());
+            thread::spawn(move || {
+                // Wakes if the bell has rung, works until nothing is left, looks at the bell once more, sleeps.
+                for _ in 0..2 {
+                    if bell.swap(false, Ordering::AcqRel) {
+                        world.work();
+                    }
+                }
+            })
+        };
+        ring(&world, &bell, 1);
+        ring(&world, &bell, 2);
+        worker.join().unwrap();
+        let rings = bell.swap(false, Ordering::AcqRel);
+        assert!(rings || world.handover.pending().is_empty(), "asleep, and a turn is wanted");
+        if rings {
+            world.work();
+        }
+        assert_eq!(world.served.load(Ordering::Acquire), 3);
+    });
+}
