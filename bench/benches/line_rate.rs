@@ -59,7 +59,7 @@ fn in_the_world(crc: bool) -> f64 {
     let start = processor_time_s();
     for n in 0..PACKETS {
         world.with(|world: &mut World| world.burst(nodes[0], small(n), &image, now));
-        now = now + GAP;
+        now += GAP;
         world.advance_to(now);
         if n % 16 == 15 {
             let received = drain(&mut cards[1]);
@@ -87,7 +87,7 @@ fn through_the_bars() -> f64 {
     let start = processor_time_s();
     for n in 0..PACKETS {
         cards[0].bar.burst(small(n), &image);
-        now = now + GAP;
+        now += GAP;
         world.advance_to(now);
         if n % 16 == 15 {
             assert_eq!(drain(&mut cards[1]), 16, "packet {n}");

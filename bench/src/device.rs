@@ -1,10 +1,10 @@
 //! Parts of a device over ordinary memory: what the driver's hot paths need to run without a chip.
 //!
-//! The bar here does what the mapped window does (one bounds compare, one store), and says how often it was read:
-//! the paths that are measured must not read it at all.
+//! The bar is the mapped window itself, which only adds up how often it was read: the paths that are measured must not
+//! read it at all.
 
+use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use qhca_driver::dma::{DmaMemory, DmaRegion};
 use qhca_driver::env::{DmaMapper, MapError};
@@ -15,7 +15,7 @@ use qhca_driver::tx::{Pool, SendControl, Sender, avail_image};
 use qhca_irq::{Grant, PlanRequest, PortSet, VectorPlan};
 use qhca_regs::layout::{PacketType, Rhf, RhfSeq};
 use qhca_regs::map::device::SendCtrl;
-use qhca_regs::{BAR_LEN_BYTES, Bar, Ctxt, Port};
+use qhca_regs::{BAR_LEN_BYTES, Bar, Ctxt, MemoryWindow, Port};
 
 /// Entries in the header queue of [`context`].
 pub const QUEUE_ENTRIES: u32 = 256;
@@ -24,24 +24,24 @@ pub const EAGER_BUFFERS: u32 = 128;
 /// Dwords of header of the packets that [`fill`] writes: LRH, BTH and a DETH.
 pub const HEADER_DWORDS: u32 = 7;
 
-/// A bar of plain words.
+/// The mapped window over ordinary memory, counting reads.
 pub struct StoreBar {
-    words: Box<[AtomicU64]>,
-    reads: AtomicUsize,
+    window: MemoryWindow<'static>,
+    reads: Cell<usize>,
 }
 
 impl StoreBar {
-    /// A bar as large as the chip's, all zeros.
+    /// A bar as large as the chip's, all zeros. Its memory is never given back.
     #[must_use]
     pub fn new() -> Self {
-        let words = (0..BAR_LEN_BYTES / 8).map(|_| AtomicU64::new(0)).collect();
-        Self { words, reads: AtomicUsize::new(0) }
+        let memory = vec![0; BAR_LEN_BYTES as usize / 8].leak();
+        Self { window: MemoryWindow::new(memory), reads: Cell::new(0) }
     }
 
     /// How often a register was read.
     #[must_use]
     pub fn reads(&self) -> usize {
-        self.reads.load(Relaxed)
+        self.reads.get()
     }
 }
 
@@ -53,31 +53,23 @@ impl Default for StoreBar {
 
 impl Bar for StoreBar {
     fn read(&self, offset: u32) -> u64 {
-        self.reads.fetch_add(1, Relaxed);
-        self.words[offset as usize / 8].load(Relaxed)
+        self.reads.set(self.reads.get() + 1);
+        self.window.read(offset)
     }
 
     #[inline]
     fn write(&self, offset: u32, value: u64) {
-        self.words[offset as usize / 8].store(value, Relaxed);
+        self.window.write(offset, value);
     }
 
     #[inline]
     fn doorbell(&self, offset: u32, value: u64) {
-        self.write(offset, value);
+        self.window.doorbell(offset, value);
     }
 
     #[inline]
     fn burst(&self, offset: u32, dwords: &[u32]) {
-        let start = offset as usize / 8;
-        let (pairs, odd) = dwords.as_chunks::<2>();
-        let words = &self.words[start..start + dwords.len().div_ceil(2)];
-        for (word, [low, high]) in words.iter().zip(pairs) {
-            word.store(u64::from(*low) | u64::from(*high) << 32, Relaxed);
-        }
-        if let ([last], Some(word)) = (odd, words.last()) {
-            word.store(u64::from(*last), Relaxed);
-        }
+        self.window.burst(offset, dwords);
     }
 }
 

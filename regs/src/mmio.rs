@@ -76,11 +76,11 @@ impl MmioBar {
     /// Stores one register whose place is known to be in the window.
     ///
     /// # Safety
-    /// `self.holds(offset, 8)`.
+    /// `offset` is one that `self.holds(offset, 8)`.
     #[inline]
-    unsafe fn store(&self, offset: u32, value: u64) {
+    unsafe fn store(&self, offset: usize, value: u64) {
         // SAFETY: inside the window by this function's contract.
-        let address = unsafe { self.base.add(offset as usize) };
+        let address = unsafe { self.base.add(offset) };
         // SAFETY: as in `load`; the volatile write is legal on any mapped word.
         let register = unsafe { address.cast::<RW<u64>>().as_ref() };
         // SAFETY: a write can at most have an effect on the device, which is what the caller asks for: no Rust object
@@ -91,11 +91,11 @@ impl MmioBar {
     /// Stores the lower half of a register whose place is known to be in the window.
     ///
     /// # Safety
-    /// `self.holds(offset, 4)`.
+    /// `offset` is one that `self.holds(offset, 4)`.
     #[inline]
-    unsafe fn store_half(&self, offset: u32, value: u32) {
+    unsafe fn store_half(&self, offset: usize, value: u32) {
         // SAFETY: inside the window by this function's contract.
-        let address = unsafe { self.base.add(offset as usize) };
+        let address = unsafe { self.base.add(offset) };
         // SAFETY: as in `load`, for the four bytes at the start of a register.
         let half = unsafe { address.cast::<RW<u32>>().as_ref() };
         // SAFETY: as in `store`.
@@ -127,7 +127,7 @@ impl Bar for MmioBar {
             refuse(offset, self.len_bytes);
         }
         // SAFETY: `holds` has just said so.
-        unsafe { self.store(offset, value) };
+        unsafe { self.store(offset as usize, value) };
     }
 
     #[inline]
@@ -147,7 +147,7 @@ impl Bar for MmioBar {
             refuse(offset, self.len_bytes);
         }
         let (pairs, odd) = dwords.as_chunks::<2>();
-        let mut at = offset;
+        let mut at = offset as usize;
         for [low, high] in pairs {
             // SAFETY: the whole copy is in the window, and this pair is part of it.
             unsafe { self.store(at, u64::from(*low) | u64::from(*high) << 32) };
