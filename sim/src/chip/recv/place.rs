@@ -1,4 +1,7 @@
 //! Where a packet's parts go in host memory, and what the entry says of it.
+//!
+//! A packet without payload uses no eager buffer; a payload larger than its buffer is cut, and an invalid array entry loses
+//! it, each with an error in the entry (F-345). `RcvUrg` needs the INTR flag of a KD packet and nothing else (F-347).
 
 use super::super::account::Drop;
 use super::super::config::EagerFull;
