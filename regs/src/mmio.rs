@@ -280,6 +280,10 @@ mod tests {
     }
 
     /// B156: a counter whose low word rolls over between two reads is never seen torn, since there is one read.
+    ///
+    /// Not for Miri: the thread stands in for a device, and to Rust's memory model a volatile load that meets another
+    /// thread's store is a race.
+    #[cfg(not(miri))]
     #[test]
     fn a_counter_that_rolls_over_is_never_torn() {
         const BEFORE: u64 = 0xFFFF_FFFF;
