@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use qhca_regs::map::{area, device};
+use qhca_regs::map::{area, device, user};
 use qhca_regs::status::IntBits;
 use qhca_regs::{Duration, Vector};
 
@@ -138,6 +138,9 @@ impl Bench {
             let Some(at) = self.chip.next_deadline() else { return };
             self.now = self.now.max(at);
             self.chip.advance(self.now, &mut self.host);
+            for port in Port::ALL {
+                let _ = self.chip.flow_update(port, self.now);
+            }
         }
         panic!("something is due for ever, next at {:?}", self.chip.next_deadline());
     }
@@ -213,6 +216,7 @@ enum Deed {
     Deliver(bool, Vec<u8>, bool),
     Peer(bool, u8),
     Pass(u32),
+    Flow(bool, u32),
     Inject(u64),
 }
 
@@ -277,6 +281,7 @@ fn deeds() -> impl Strategy<Value = Deed> {
         3 => (any::<bool>(), packets(), any::<bool>()).prop_map(|(p, bytes, icrc)| Deed::Deliver(p, bytes, icrc)),
         1 => (any::<bool>(), 0u8..4).prop_map(|(p, state)| Deed::Peer(p, state)),
         1 => any::<u32>().prop_map(Deed::Pass),
+        1 => (any::<bool>(), any::<u32>()).prop_map(|(p, limit)| Deed::Flow(p, limit)),
         1 => any::<u64>().prop_map(Deed::Inject),
     ]
 }
@@ -301,6 +306,10 @@ fn do_deed(bench: &mut Bench, deed: &Deed) {
             ];
             bench.peer(port(*second), states[usize::from(*state)]);
         }
+        Deed::Flow(second, limit) => {
+            let update = FlowUpdate { sent: [*limit; 8], limit: [*limit; 8] };
+            bench.chip.take_flow_update(port(*second), update, bench.now, &mut bench.host);
+        }
         Deed::Pass(ns) => bench.pass(Duration::from_nanos(u64::from(*ns))),
         Deed::Inject(bits) => {
             bench.inject(Injection::Device(ErrBits::from_bits_retain(*bits)));
@@ -320,15 +329,19 @@ fn receiving(wrong: WrongSet) -> Bench {
     bench.write(device::RCV_HDR_ENT_SIZE.offset(), 32);
     bench.write(device::RCV_HDR_CNT.offset(), 64);
     bench.write(device::RCV_HDR_ADDR.index(0).offset(), 0x10_0000);
+    bench.write(device::RCV_CTRL.offset(), device::RcvCtrl::default().with_intr_avail(0x3_FFFF).0);
+    bench.write(device::RCV_AVAIL_TIMEOUT.index(0).offset(), 375);
     let control = port::RcvCtrl::default().with_context_enable_kernel(true).with_rcv_ib_port_enable(true);
     bench.write(port::RCV_CTRL.port(Port::P0).offset(), control.0);
+    let head = user::RcvHdrHead::default().with_counter(16);
+    bench.write(user::RCV_HDR_HEAD.index(0).offset(), head.0);
     bench
 }
 
 proptest! {
-    /// No panic, and DMA the host refused is DMA that the account knows of.
+    /// No panic, DMA the host refused is DMA that the account knows of, and nothing stays due for ever.
     #[test]
-    fn garbage_never_panics_and_every_refused_dma_is_counted(
+    fn garbage_never_panics_nor_hangs_and_every_refused_dma_is_counted(
         deeds in prop::collection::vec(deeds(), 1..120),
         wrong in prop::option::of(0..WrongChip::ALL.len()),
     ) {
@@ -338,6 +351,7 @@ proptest! {
             do_deed(&mut bench, deed);
         }
         prop_assert_eq!(bench.chip.account().dma_refused, bench.host.refused);
+        bench.settle();
     }
 
     /// The same calls give the same bytes.

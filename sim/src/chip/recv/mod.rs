@@ -196,6 +196,9 @@ impl Chip {
     pub(super) fn check_avail(&mut self, ctxt: Ctxt, now: Instant, host: &mut impl Host) {
         let bit = 1 << ctxt.index();
         if self.recv.int_avail & bit == 0 {
+            // Stays armed for the day the bit is set again; until then no timer runs (F-334).
+            self.recv.queues[ctxt.index()].timer = None;
+            self.recv.timers &= !bit;
             return;
         }
         let queue = &mut self.recv.queues[ctxt.index()];

@@ -90,9 +90,9 @@ impl Chip {
         self.recv.dont_drop = control.dont_drop_rhq_full();
         self.recv.tail_updates = control.tail_upd();
         self.recv.xrc_class = control.xrc_type_code();
-        let enabled = control.intr_avail() & !self.recv.int_avail;
+        let changed = control.intr_avail() ^ self.recv.int_avail;
         self.recv.int_avail = control.intr_avail();
-        for ctxt in Ctxt::all().filter(|ctxt| enabled >> ctxt.index() & 1 != 0) {
+        for ctxt in Ctxt::all().filter(|ctxt| changed >> ctxt.index() & 1 != 0) {
             self.check_avail(ctxt, now, host);
         }
         self.release_held(now, host);

@@ -234,6 +234,20 @@ fn counter_zero_and_a_cleared_avail_bit_do_not_interrupt() {
 }
 
 #[test]
+fn avail_bit_cleared_while_the_timer_runs_stops_the_timer() {
+    let mut bench = ready(Habits::default());
+    bench.write(device::RCV_AVAIL_TIMEOUT.index(0).offset(), 100);
+    head(&mut bench, 0, 16);
+    plain(&mut bench);
+    assert!(bench.chip.next_deadline().is_some());
+    control(&mut bench, |control| control.with_intr_avail(0));
+    assert_eq!(bench.chip.next_deadline(), None);
+    control(&mut bench, |control| control);
+    bench.settle();
+    assert_eq!(bench.host.messages(), [0], "still armed");
+}
+
+#[test]
 fn pkey_is_checked_unless_switched_off() {
     let mut bench = ready(Habits::default());
     bench.deliver(P, &packet(7, 0x8123, 8), Meta::GOOD);
