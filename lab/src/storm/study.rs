@@ -1,7 +1,10 @@
 //! Which runs make up a study, in which order, and how their results become rows.
 //!
 //! Every run has a control beside it: the same storm, order, options and arrivals with the error masks 0. A study
-//! runs each control once and tells all shares against it.
+//! runs each control once and tells all shares against it. Runs know nothing of each other, so several go on at once.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use qhca_driver::fault::Policy;
 use qhca_driver::options::Options;
@@ -36,15 +39,19 @@ impl Study {
     /// Runs everything. `progress` is told of each run before it starts.
     ///
     /// # Errors
-    /// The first run that cannot be made.
-    pub fn run(&self, mut progress: impl FnMut(&Case)) -> Result<Report, StormError> {
+    /// The first run, in the order of the rows, that cannot be made.
+    pub fn run(&self, progress: impl Fn(&Case) + Sync) -> Result<Report, StormError> {
         let costs = Costs::from_parameters(&self.parameters)?;
-        let mut rows = Vec::new();
+        let mut cases = Vec::new();
         for &order in &self.orders {
             for &storm in &self.storms {
-                self.compare(storm, order, &costs, &mut progress, &mut rows)?;
+                // The control is first: the rows after it are told against it.
+                cases.push(self.case(Policy::Silent, storm, order, &costs));
+                let others = self.policies.iter().filter(|policy| **policy != Policy::Silent);
+                cases.extend(others.map(|&policy| self.case(policy, storm, order, &costs)));
             }
         }
+        let rows = self.rows(&run_all(&cases, progress)?);
         Ok(Report {
             simulated: true,
             calibration: self.parameters.calibration().into(),
@@ -55,39 +62,52 @@ impl Study {
         })
     }
 
-    /// All policies under one storm and order, against one control.
-    fn compare(
-        &self,
-        storm: Storm,
-        order: Order,
-        costs: &Costs,
-        progress: &mut impl FnMut(&Case),
-        rows: &mut Vec<Row>,
-    ) -> Result<(), StormError> {
-        let silent = self.run_case(Policy::Silent, storm, order, costs, progress)?;
-        let silent_mb_s = silent.goodput_mb_s();
-        for &policy in &self.policies {
-            let measured = match policy {
-                Policy::Silent => silent,
-                _ => self.run_case(policy, storm, order, costs, progress)?,
-            };
-            rows.push(measured.row(silent_mb_s));
+    /// Rows in the order of the runs, each against the control before it; the control itself only if it was asked for.
+    fn rows(&self, runs: &[Measured]) -> Vec<Row> {
+        let mut silent_mb_s = 0.0;
+        let mut rows = Vec::with_capacity(runs.len());
+        for run in runs {
+            if run.policy == Policy::Silent {
+                silent_mb_s = run.goodput_mb_s();
+            }
+            if self.policies.contains(&run.policy) {
+                rows.push(run.row(silent_mb_s));
+            }
         }
-        Ok(())
+        rows
     }
 
-    pub(super) fn run_case(
-        &self,
-        policy: Policy,
-        storm: Storm,
-        order: Order,
-        costs: &Costs,
-        progress: &mut impl FnMut(&Case),
-    ) -> Result<Measured, StormError> {
+    /// One run of this study.
+    pub(super) fn case(&self, policy: Policy, storm: Storm, order: Order, costs: &Costs) -> Case {
         let options = self.options.clone();
-        let case =
-            Case { policy, storm, order, options, seed: self.seed, costs: *costs, hardware_fault: None };
-        progress(&case);
-        run(&case)
+        Case { policy, storm, order, options, seed: self.seed, costs: *costs, hardware_fault: None }
     }
+}
+
+/// Runs `cases`, as many at once as there are processors; each is a world of its own, so the results are the same
+/// whatever runs beside them. They come in the order of the cases.
+pub(super) fn run_all(cases: &[Case], progress: impl Fn(&Case) + Sync) -> Result<Vec<Measured>, StormError> {
+    let next = AtomicUsize::new(0);
+    let results: Vec<Mutex<Option<Result<Measured, StormError>>>> =
+        cases.iter().map(|_| Mutex::new(None)).collect();
+    let take = || {
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        cases.get(index).zip(results.get(index))
+    };
+    let work = || {
+        while let Some((case, result)) = take() {
+            progress(case);
+            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(run(case));
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(cases.len());
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let taken = results.into_iter().map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner));
+    // PANIC: every index below the number of cases was handed out, and a thread that panicked has ended the scope.
+    taken.map(|result| result.expect("every case was run")).collect()
 }

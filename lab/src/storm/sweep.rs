@@ -7,14 +7,13 @@
 
 use std::fmt::Write as _;
 
-use qhca_driver::fault::Policy;
-use qhca_sim::vtime::Order;
 use serde::Serialize;
 
 use super::costs::Costs;
 use super::kinds::Storm;
+use super::report::Measured;
 use super::run::{Case, StormError};
-use super::study::Study;
+use super::study::{Study, run_all};
 use crate::params::Sweep;
 
 /// What one value of the swept figure does.
@@ -65,31 +64,41 @@ struct Outcome {
     idle: f64,
 }
 
+impl Outcome {
+    fn of(run: &Measured) -> Self {
+        Self { mb_s: run.goodput_mb_s(), idle: run.idle_seconds / run.seconds }
+    }
+}
+
 impl Study {
     /// Runs every policy at each value of `sweep`, with a vector for each context and with `krcvq01_no_msi=1`.
     ///
     /// # Errors
     /// The first run that cannot be made.
-    pub fn sweep(&self, sweep: &Sweep, mut progress: impl FnMut(&Case)) -> Result<SweepReport, StormError> {
+    pub fn sweep(&self, sweep: &Sweep, progress: impl Fn(&Case) + Sync) -> Result<SweepReport, StormError> {
         let storm = self.storms.first().copied().unwrap_or(Storm::EgrFull);
-        let mut rows = Vec::new();
+        let (mut cases, mut values) = (Vec::new(), Vec::new());
         for &value in &sweep.values {
             let mut parameters = self.parameters.clone();
             parameters.set(&sweep.name, value)?;
             let costs = Costs::from_parameters(&parameters)?;
             for &order in &self.orders {
                 for &policy in &self.policies {
-                    let mut outcome = |shared| {
-                        let mut study = self.clone();
-                        study.options.krcvq01_no_msi = shared;
-                        let measured = study.run_case(policy, storm, order, &costs, &mut progress)?;
-                        let idle = measured.idle_seconds / measured.seconds;
-                        Ok::<_, StormError>(Outcome { mb_s: measured.goodput_mb_s(), idle })
-                    };
-                    rows.push(SweepRow::new(value, policy, order, outcome(false)?, outcome(true)?));
+                    values.push(value);
+                    for shared in [false, true] {
+                        let mut case = self.case(policy, storm, order, &costs);
+                        case.options.krcvq01_no_msi = shared;
+                        cases.push(case);
+                    }
                 }
             }
         }
+        let runs = run_all(&cases, progress)?;
+        let rows = values
+            .iter()
+            .zip(runs.chunks_exact(2))
+            .map(|(&value, pair)| SweepRow::new(value, pair[0], pair[1]));
+        let rows = rows.collect();
         Ok(SweepReport {
             simulated: true,
             calibration: self.parameters.calibration().into(),
@@ -102,7 +111,10 @@ impl Study {
 }
 
 impl SweepRow {
-    fn new(value: f64, policy: Policy, order: Order, dedicated: Outcome, shared: Outcome) -> Self {
+    /// The row of two runs that differ in the option alone.
+    fn new(value: f64, dedicated: Measured, shared: Measured) -> Self {
+        let (policy, order) = (dedicated.policy, dedicated.order);
+        let (dedicated, shared) = (Outcome::of(&dedicated), Outcome::of(&shared));
         let larger = dedicated.mb_s.max(shared.mb_s);
         let equal = (dedicated.mb_s - shared.mb_s).abs() <= larger * EQUAL_WITHIN;
         let pays = if equal { shared.idle > dedicated.idle } else { shared.mb_s > dedicated.mb_s };
