@@ -200,9 +200,9 @@ mod tests {
                 space.write(at, &[0xFF]);
             }
         }
-        for at in 0..LEN_BYTES {
+        for (at, before) in before.iter().enumerate() {
             let fixed = !space.writable[at] & !space.clears[at];
-            assert_eq!(space.bytes[at] & fixed, before[at] & fixed, "byte {at:#x}");
+            assert_eq!(space.bytes[at] & fixed, before & fixed, "byte {at:#x}");
         }
     }
 
