@@ -163,7 +163,7 @@ impl Chip {
             at::ERR_CLEAR => self.write_err_clear(value, now, host),
             at::HW_ERR_MASK => self.write_hw_err_mask(now, host),
             at::HW_ERR_CLEAR => self.write_hw_err_clear(value, now, host),
-            at::HW_DIAG_CTRL => self.counters.control(device::HwDiagCtrl(held)),
+            at::HW_DIAG_CTRL => self.write_hw_diag(device::HwDiagCtrl(held), now, host),
             at::EXT_CTRL => self.write_ext_ctrl(held, now, host),
             at::GPIO_OUT => self.write_gpio_out(held, now, host),
             at::GPIO_MASK => self.write_gpio_mask(held, now, host),

@@ -89,6 +89,21 @@ impl Chip {
         }
     }
 
+    /// `HwDiagCtrl`: opens and freezes counters, and raises the parity errors that it is told to force (F-321).
+    pub(super) fn write_hw_diag(&mut self, control: device::HwDiagCtrl, now: Instant, host: &mut impl Host) {
+        self.counters.control(control);
+        let mut forced = HwErrBits::empty();
+        forced.set(HwErrBits::IBC_BUS_FROM_SPC_PARITY_ERR_0, control.force_ibc_bus_from_spc_parity_err_0());
+        forced.set(HwErrBits::IBC_BUS_TO_SPC_PARITY_ERR_1, control.force_ibc_bus_to_spc_parity_err_1());
+        forced.set(HwErrBits::IBC_BUS_FROM_SPC_PARITY_ERR_1, control.force_ibc_bus_from_spc_parity_err_1());
+        // Four bits, in the places of PCIeBusParity and pcie_phy_txParityErr.
+        let bus = HwErrBits::PC_IE_BUS_PARITY | HwErrBits::PCIE_PHY_TX_PARITY_ERR;
+        forced |= HwErrBits::from_bits_retain(control.0) & bus;
+        if !forced.is_empty() {
+            self.raise_hw_err(forced, now, host);
+        }
+    }
+
     pub(super) fn write_err_mask(&mut self, now: Instant, host: &mut impl Host) {
         self.err.device.mask = self.store.get(device::ERR_MASK.offset());
         self.follow_levels(now, host);
@@ -173,6 +188,20 @@ mod tests {
         assert_eq!(bench.read(device::ERR_STATUS.offset()), summary, "the cause is still there");
         bench.write(device::HW_ERR_CLEAR.offset(), HwErrBits::MEMORY_ERR.bits());
         assert_eq!(bench.read(device::ERR_STATUS.offset()), 0);
+    }
+
+    #[test]
+    fn parity_errors_can_be_forced_by_software() {
+        let mut bench = Bench::new();
+        let forced = device::HwDiagCtrl::default().with_force_pc_ie_bus_parity(0b1010);
+        bench.write(device::HW_DIAG_CTRL.offset(), forced.with_force_ibc_bus_to_spc_parity_err_1(true).0);
+        let expected = 1 << 32
+            | HwErrBits::PCIE_PHY_TX_PARITY_ERR.bits()
+            | HwErrBits::IBC_BUS_TO_SPC_PARITY_ERR_1.bits();
+        assert_eq!(bench.read(device::HW_ERR_STATUS.offset()), expected);
+        bench.write(device::HW_DIAG_CTRL.offset(), 0);
+        bench.write(device::HW_ERR_CLEAR.offset(), u64::MAX);
+        assert_eq!(bench.read(device::HW_ERR_STATUS.offset()), 0);
     }
 
     #[test]

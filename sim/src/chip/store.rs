@@ -201,7 +201,8 @@ fn unmodelled_bits(offset: u32) -> u64 {
     }
     match offset {
         o if o == device::CONTROL.offset() => u64::MAX >> 1,
-        o if o == device::HW_DIAG_CTRL.offset() => 0x8000_0007_8000_F000,
+        // Diagnostic, and ForceIBCBusToSPCParityErr_0, which has no status bit (F-321).
+        o if o == device::HW_DIAG_CTRL.offset() => 1 << 63 | 1 << 12,
         o if o == device::RCV_CTRL.offset() => 0xFFFF << 48 | 1 << 43,
         o if o == p0(port::RCV_CTRL) => 1 << 42,
         o if o == p0(port::SEND_CTRL) => SDMA_BITS | 1 << 15 | 1 << 7,
