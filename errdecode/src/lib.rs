@@ -22,7 +22,7 @@
 //! ```
 //!
 //! Reading order: [`row`](Row) (what is known of a bit), `table` (how rows become a table at compile
-//! time), `decode` (the fast walk), `entries` and `report`; `tables/` holds one file per word.
+//! time), `decode` (the fast walk), `entries` and `report`; [`log_line`] finds words in text; `tables/` holds one file per word.
 //!
 //! What it does not do: it reads no register, decides nothing (the driver's fault policy does) and
 //! keeps no state.
@@ -32,6 +32,7 @@
 
 mod decode;
 mod entries;
+pub mod log_line;
 mod report;
 mod row;
 mod scope;

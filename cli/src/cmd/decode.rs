@@ -5,6 +5,7 @@
 
 use crate::fail::{Failure, Status};
 use crate::ui::Ui;
+use qhca_errdecode::log_line::{parse_word, words_in};
 use qhca_errdecode::{Report, Scope};
 use std::fmt::Write;
 use std::io::{self, Read};
@@ -102,56 +103,9 @@ fn from_stdin(scope: Option<Scope>) -> Result<Vec<Report>, Failure> {
     }
 }
 
-/// Decimal, or hex behind `0x`.
-fn parse_word(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        // `from_str_radix` and `parse` would take a sign.
-        Some(digits) if !digits.starts_with('+') => u64::from_str_radix(digits, 16).ok(),
-        None if text.starts_with(|c: char| c.is_ascii_digit()) => text.parse().ok(),
-        _ => None,
-    }
-}
-
-/// The words of a log line: each number is taken for the register named last before it.
-///
-/// `0x` numbers count anywhere behind a name, or anywhere if `scope` is given. A number without `0x` counts only right
-/// behind a name, and is hex then, as kernel logs print it.
+/// The words of a log line.
 fn from_line(line: &str, scope: Option<Scope>) -> Vec<Report> {
-    let mut named = None;
-    let mut right_behind = false;
-    let mut found = Vec::new();
-    for token in line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|t| !t.is_empty()) {
-        if let Some(register) = register_scope(token) {
-            (named, right_behind) = (Some(register), true);
-            continue;
-        }
-        let hex = token.strip_prefix("0x").or_else(|| token.strip_prefix("0X"));
-        let digits = hex.or(right_behind.then_some(token));
-        let word = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        if let (Some(word), Some(scope)) = (word, scope.or(named)) {
-            found.push(Report::new(scope, word));
-        }
-        right_behind = false;
-    }
-    found
-}
-
-/// The scope of a register's name as logs and drivers spell it: status, mask and clear registers share their bits.
-fn register_scope(token: &str) -> Option<Scope> {
-    let lower = token.to_ascii_lowercase();
-    let stem = ["_0", "_1", "_p"].iter().find_map(|port| lower.strip_suffix(port));
-    let is_port = stem.is_some();
-    let scope = match stem.unwrap_or(&lower) {
-        "errstatus" | "errmask" | "errclear" | "errs" | "errors" if is_port => Scope::Port,
-        "errstatus" | "errmask" | "errclear" | "errs" => Scope::Device,
-        "hwerrstatus" | "hwerrmask" | "hwerrclear" | "hwerr" | "hwerrs" => Scope::Hardware,
-        "intstatus" | "intmask" | "intclear" | "istat" => Scope::Interrupt,
-        "sendhdrerrsymptom" => Scope::SendHeaderSymptom,
-        "senddmastatus" | "sdmastatus" => Scope::Sdma,
-        "rhf" => Scope::Rhf,
-        _ => return None,
-    };
-    Some(scope)
+    words_in(line, scope).collect()
 }
 
 #[cfg(test)]
