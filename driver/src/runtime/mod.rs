@@ -1,7 +1,7 @@
 //! The edge where the state machines meet threads, descriptors and a clock.
 //!
 //! Everything else in this crate is handed a bar, the time and what happened. Here somebody waits. There are two ways
-//! to turn a device, and both turn the same code ([`Core`](core::Core)):
+//! to turn a device, and both turn the same code (`Core` in `core`):
 //!
 //! ```text
 //!   Runtime::Threads                                Runtime::Manual
