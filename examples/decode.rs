@@ -1,6 +1,6 @@
 //! Explains an error word, without a device.
 //!
-//! `cargo run --example decode [WORD]`, by default an overflow together with a bit that nobody knows.
+//! `cargo run -p qhca --example decode [WORD]`, by default an overflow together with a bit that nobody knows.
 
 use qhca::errdecode::{Report, Scope, decode};
 

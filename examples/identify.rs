@@ -1,6 +1,6 @@
 //! Opens a device, brings it up without touching its links, and says what it is.
 //!
-//! `cargo run --example identify [DEVICE]`, by default the simulated QLE7342.
+//! `cargo run -p qhca --example identify [DEVICE]`, by default the simulated QLE7342.
 
 use qhca::{Device, Port, Runtime};
 

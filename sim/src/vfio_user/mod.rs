@@ -7,7 +7,7 @@
 //!     └ eventfds ◀───────────────────────────────────┘ client
 //! ```
 //!
-//! One thread, one event loop ([`server`]), any number of chips and cables; register accesses are served as they come
+//! One thread, one event loop (`server`), any number of chips and cables; register accesses are served as they come
 //! and the chips' own time is the monotonic clock. A client is not trusted: every length is checked, memory that was
 //! not offered is not reached, a client that vanishes leaves nothing behind and its chip waits for the next.
 //!
