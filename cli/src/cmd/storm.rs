@@ -5,7 +5,7 @@ use crate::ui::Ui;
 use clap::ValueEnum;
 use qhca_driver::options::{Options, modprobe};
 use qhca_lab::params::Parameters;
-use qhca_lab::storm::{self, Case, Policy, Storm, StormError, Study};
+use qhca_lab::storm::{self, Case, Costs, Policy, RealTime, Storm, StormError, Study};
 use qhca_sim::vtime::{Order, Seed};
 use std::path::PathBuf;
 
@@ -33,6 +33,9 @@ pub(crate) struct Args {
     /// Run a figure through a range and say where krcvq01_no_msi=1 pays, e.g. `entry_us=0.2..3`
     #[arg(long, value_name = "NAME=LOW..HIGH")]
     sweep: Option<String>,
+    /// Run on threads and the system's clock instead of virtual time; measure_ms and inject_ns are then real
+    #[arg(long, conflicts_with_all = ["sweep", "arbitration"])]
+    real_time: bool,
     /// Seed of every source of chance
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -100,6 +103,9 @@ impl OrderChoice {
 /// Runs `qhca storm`.
 pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
     let study = study(args, ui)?;
+    if args.real_time {
+        return run_on_threads(&study, args.storm.storm(), ui);
+    }
     let say = |case: &Case| {
         ui.detail(&format!(
             "running {} under {}, {}",
@@ -119,6 +125,25 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
             let report = study.run(say).map_err(|e| failure(&e))?;
             if ui.json { ui.json(&report)? } else { ui.text(&report.to_text())? }
         }
+    }
+    Ok(Status::Done)
+}
+
+/// The same driver on threads.
+fn run_on_threads(study: &Study, storm: Storm, ui: &Ui) -> Result<Status, Failure> {
+    let costs = Costs::from_parameters(&study.parameters).map_err(Failure::bad_input)?;
+    let run = RealTime {
+        policies: study.policies.clone(),
+        storm,
+        options: study.options.clone(),
+        seed: study.seed,
+        costs,
+    };
+    let report = run.run().map_err(|e| failure(&e))?;
+    if ui.json {
+        ui.json(&report)?
+    } else {
+        ui.text(&report.to_text())?
     }
     Ok(Status::Done)
 }

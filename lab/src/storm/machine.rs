@@ -147,7 +147,8 @@ fn job_number(job: Job) -> u64 {
     }
 }
 
-fn injection(error: Injected, port: Port) -> Injection {
+/// What the chip is told for `error`.
+pub(super) fn injection(error: Injected, port: Port) -> Injection {
     match error {
         Injected::EgrFull => Injection::Device(ErrBits::RCV_EGR_FULL_ERR),
         Injected::ArmLaunch => Injection::Device(ErrBits::SEND_ARM_LAUNCH_ERR),

@@ -19,6 +19,7 @@ mod kinds;
 mod machine;
 mod node;
 mod packets;
+mod realtime;
 mod report;
 mod run;
 mod study;
@@ -27,6 +28,7 @@ mod workload;
 
 pub use self::costs::Costs;
 pub use self::kinds::Storm;
+pub use self::realtime::{RealTime, RealTimeReport, RealTimeRow};
 pub use self::report::{MB_BYTES, Measured, Report, Row};
 pub use self::run::{Case, Detail, StormError, run, run_in_detail};
 pub use self::study::Study;
