@@ -8,7 +8,7 @@
 //!
 //! Two ways to ask:
 //!
-//! * [`decode`] writes the names, comma separated, into a buffer of any length. It is meant for the
+//! * [`decode()`] writes the names, comma separated, into a buffer of any length. It is meant for the
 //!   error path of a driver: no allocation, no formatting machinery, a few instructions a name, and
 //!   it ends as soon as no bit is left.
 //! * [`Report`] explains a word to a person, line by line, or to a program as JSON.

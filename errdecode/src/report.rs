@@ -60,7 +60,7 @@ impl Report {
         if self.is_gone() { 0 } else { self.scope.table().unknown(self.word) }
     }
 
-    /// Writes the whole one-line text that [`decode`](crate::decode) gives with room enough.
+    /// Writes the whole one-line text that [`decode`](crate::decode()) gives with room enough.
     ///
     /// # Errors
     /// Whatever `out` answers.

@@ -147,7 +147,7 @@ pub struct Row {
 impl Row {
     /// A row for bits `lsb..=msb`.
     ///
-    /// Evaluated at compile time by [`table!`](crate::table); a bad row does not build.
+    /// Evaluated at compile time by [`table!`](macro@crate::table); a bad row does not build.
     #[must_use]
     pub const fn new(name: &'static str, msb: u32, lsb: u32, text: Text) -> Self {
         assert!(lsb <= msb && msb < 64, "a row's bits run from lsb up to msb, below 64");

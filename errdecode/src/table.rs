@@ -102,7 +102,7 @@ impl Cell {
     }
 }
 
-/// All rows of one word, with the decoder's tables. Built by [`table!`](crate::table) only.
+/// All rows of one word, with the decoder's tables. Built by [`table!`](macro@crate::table) only.
 pub struct Table {
     pub(crate) rank: [[u64; 256]; 8],
     pub(crate) cells: [Cell; 64],
