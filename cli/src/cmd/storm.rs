@@ -9,6 +9,9 @@ use qhca_lab::storm::{self, Case, Costs, Policy, RealTime, Storm, StormError, St
 use qhca_sim::vtime::{Order, Seed};
 use std::path::PathBuf;
 
+/// What each run of a sweep measures unless it is told otherwise: there are many.
+const SWEPT_MEASURE: &str = "measure_ms=100";
+
 /// Arguments of `qhca storm`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -75,6 +78,14 @@ impl PolicyChoice {
             Self::DecoderOnly => vec![Policy::DecoderOnly],
             Self::Silent => vec![Policy::Silent],
             Self::All => Policy::ALL.to_vec(),
+        }
+    }
+
+    /// What a sweep compares: the control and the ablation say nothing about vectors.
+    fn swept(self) -> Vec<Policy> {
+        match self {
+            Self::All => vec![Policy::Inline, Policy::Deferred, Policy::Guarded],
+            one => one.policies(),
         }
     }
 }
@@ -151,17 +162,21 @@ fn run_on_threads(study: &Study, storm: Storm, ui: &Ui) -> Result<Status, Failur
 /// What the arguments ask for.
 fn study(args: &Args, ui: &Ui) -> Result<Study, Failure> {
     let mut parameters: Parameters = storm::parameters();
-    for text in &args.set {
+    let mut set = args.set.clone();
+    if args.sweep.is_some() && !set.iter().any(|text| text.starts_with("measure_ms")) {
+        set.push(SWEPT_MEASURE.to_owned());
+    }
+    for text in &set {
         parameters.set_from_text(text).map_err(|e| Failure::bad_input(format!("--set: {e}")))?;
     }
     let options = options(args, ui)?;
     let mut options_text = options.to_string();
-    for text in &args.set {
+    for text in &set {
         options_text.push_str(if options_text.is_empty() { "" } else { " " });
         options_text.push_str(text);
     }
     Ok(Study {
-        policies: args.policy.policies(),
+        policies: if args.sweep.is_some() { args.policy.swept() } else { args.policy.policies() },
         storms: vec![args.storm.storm()],
         orders: args.arbitration.orders(),
         options,
