@@ -12,20 +12,24 @@ use qhca_bench::device::{HEADER_DWORDS, StoreBar, sender};
 use qhca_driver::tx::{Frame, Payload, Sender};
 use qhca_regs::Port;
 
-/// A sender with free buffers, and its bar, where they stay: neither is built or moved in the count.
-type Input = (&'static mut Sender, &'static StoreBar);
+/// A sender with free buffers, its bar and a packet, where they stay: none is built or moved in the count.
+struct Input {
+    sender: Sender,
+    bar: StoreBar,
+    frame: Frame<'static>,
+}
 
 /// LRH, BTH and DETH of no particular packet.
 static HEADER: [u32; HEADER_DWORDS as usize] = [0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77];
 
 /// After `sent` packets.
-fn ready(sent: usize) -> Input {
-    let sender = Box::leak(Box::new(sender(32)));
-    let bar = Box::leak(Box::new(StoreBar::new()));
+fn ready(sent: usize) -> &'static mut Input {
+    let frame = Frame::new(Port::P0, &HEADER, Payload::None);
+    let input = Box::leak(Box::new(Input { sender: sender(32), bar: StoreBar::new(), frame }));
     for _ in 0..sent {
-        sender.submit(bar, &Frame::new(Port::P0, &HEADER, Payload::None)).expect("a free buffer");
+        input.sender.submit(&input.bar, &input.frame).expect("a free buffer");
     }
-    (sender, bar)
+    input
 }
 
 /// Fails the run above `instructions`.
@@ -36,7 +40,7 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 }
 
 /// Outside the count: the packet was sent and no register was read.
-fn check((sender, bar): Input) {
+fn check(Input { sender, bar, .. }: &'static mut Input) {
     assert!(sender.counts().packets >= 1 && sender.counts().would_block == 0);
     assert_eq!(bar.reads(), 0);
 }
@@ -44,10 +48,9 @@ fn check((sender, bar): Input) {
 #[library_benchmark]
 #[bench::first(args = (0), setup = ready, teardown = check, config = at_most(80))]
 #[bench::after_twenty(args = (20), setup = ready, teardown = check, config = at_most(80))]
-fn submit((sender, bar): Input) -> Input {
-    let frame = Frame::new(Port::P0, &HEADER, Payload::None);
-    let _ = black_box(sender.submit(bar, &frame));
-    (sender, bar)
+fn submit(input: &'static mut Input) -> &'static mut Input {
+    let _ = black_box(input.sender.submit(&input.bar, &input.frame));
+    input
 }
 
 library_benchmark_group!(name = send, benchmarks = [submit]);
