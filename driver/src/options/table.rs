@@ -214,7 +214,7 @@ options! {
         "Use only the first port of a two-port board.";
     krcvq01_no_msi: bool = 0, Flag, Refused, Works("contexts 0 and 1 are served on the default vector"),
         "Give the first receive context of each port no interrupt vector of its own.";
-    rcvhdrcnt: u32 = 0, ZeroOr(1, 65_536), Refused, Works("sets RcvHdrCnt, raised to the number of eager buffers if lower"),
+    rcvhdrcnt: u32 = 0, ZeroOr(1, 65_535), Refused, Works("sets RcvHdrCnt, raised to the number of eager buffers if lower"),
         "Entries of each header queue; 0 is computed.";
     rcvhdrsize: u32 = 0, ZeroOr(1, 25), Refused, Works("sets RcvHdrSize"),
         "Dwords kept of a header beyond LRH and BTH; 0 is 9.";

@@ -10,6 +10,9 @@
 //!                                                     through a bar that charges 1 us a read, 80 ns a write
 //! ```
 //!
+//! The sending card trains the link and stands for the wire: its packets are made at the receiver's end of the cable,
+//! since what the sender spends is not part of the question.
+//!
 //! The experiment adds costs and nothing else: what happens on an error is decided by the driver's policy, what the
 //! chip does by the chip model, and every figure in the table comes out of the run.
 

@@ -16,6 +16,9 @@ use super::report::{Measured, Report, Row};
 use super::run::{Case, StormError, run};
 use crate::params::Parameters;
 
+/// Payload of every packet of the storm, bytes: the published case's MTU.
+const PAYLOAD_BYTES: u32 = 2048;
+
 /// What is to be compared.
 #[derive(Clone, Debug)]
 pub struct Study {
@@ -41,6 +44,7 @@ impl Study {
     /// # Errors
     /// The first run, in the order of the rows, that cannot be made.
     pub fn run(&self, progress: impl Fn(&Case) + Sync) -> Result<Report, StormError> {
+        self.check_mtu()?;
         let costs = Costs::from_parameters(&self.parameters)?;
         let mut cases = Vec::new();
         for &order in &self.orders {
@@ -51,7 +55,13 @@ impl Study {
                 cases.extend(others.map(|&policy| self.case(policy, storm, order, &costs)));
             }
         }
-        let rows = self.rows(&run_all(&cases, progress)?);
+        let runs = run_all(&cases, progress)?;
+        // Shares of a control that received nothing would mean nothing.
+        if runs.iter().any(|run| run.policy == Policy::Silent && run.payload_bytes == 0) {
+            let why = "nothing is received even with the error masks 0: these options or figures leave nothing to compare";
+            return Err(StormError::Options(why.into()));
+        }
+        let rows = self.rows(&runs);
         Ok(Report {
             simulated: true,
             calibration: self.parameters.calibration().into(),
@@ -60,6 +70,18 @@ impl Study {
             transport: "raw",
             rows,
         })
+    }
+
+    /// The packets of the storm must fit the MTU, or they would vanish at the sender.
+    fn check_mtu(&self) -> Result<(), StormError> {
+        let mtu_bytes = self.options.mtu_bytes();
+        if mtu_bytes < PAYLOAD_BYTES {
+            return Err(StormError::Options(format!(
+                "the storm's packets carry {PAYLOAD_BYTES} bytes and ibmtu={} allows {mtu_bytes}: use 0, 4 or 5",
+                self.options.ibmtu
+            )));
+        }
+        Ok(())
     }
 
     /// Rows in the order of the runs, each against the control before it; the control itself only if it was asked for.
