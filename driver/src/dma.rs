@@ -83,7 +83,7 @@ impl DmaMemory {
 
     /// All of the memory, as the words that both sides access.
     #[inline]
-    fn words(&self) -> &[AtomicU64] {
+    pub(crate) fn words(&self) -> &[AtomicU64] {
         let base = self.mapping.as_mut_ptr().cast::<AtomicU64>();
         // SAFETY: `mapping` covers `len()` bytes from `base`, page aligned and zeroed, until `self` is dropped, and
         // the slice borrows `self`. Every access in this process goes through these atomics, and what the device
@@ -254,6 +254,12 @@ pub struct DmaSlice<'a> {
 }
 
 impl<'a> DmaSlice<'a> {
+    /// A stretch whose bounds the caller has checked. If it did not, reading past the memory's end panics.
+    #[inline]
+    pub(crate) fn bounded(memory: &'a DmaMemory, offset: usize, len_bytes: usize) -> Self {
+        Self { memory, offset, len_bytes }
+    }
+
     /// Bytes in the stretch.
     #[inline]
     pub fn len(&self) -> usize {

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   RcvAvailTimeOut   only if it changes
-//!   RcvEgrIndexHead   only if buffers were used           at most once in 16 packets,
+//!   RcvEgrIndexHead   only if buffers were used           at most once in 32 packets,
 //!   RcvHdrHead        head, counter                       and once more to arm
 //!   RcvHdrHead        the same again
 //! ```
@@ -20,20 +20,21 @@ use std::sync::Arc;
 
 use qhca_irq::moderation::RcvSetting;
 use qhca_regs::layout::{Rhf, RhfSeq};
-use qhca_regs::map::device::{self, RcvAvailTimeout};
-use qhca_regs::map::user::{self, RcvHdrHead};
+use qhca_regs::map::user;
 use qhca_regs::{Bar, Ctxt, GONE, Instant, Port};
 
 use super::counts::RxCounts;
-use super::entry::{Bounded, Malformed, Verdict, judge};
+use super::entry::Limits;
 use super::flow::{self, Drained, Flow, Next};
-use super::memory::{ContextMemory, EagerShape, QueueShape};
-use super::packet::{Arrival, Packet};
-use crate::dma::{DmaMemory, DmaSlice};
+use super::heads::Heads;
+use super::memory::ContextMemory;
+use super::packet::Arrival;
+use super::reader::{Cursor, Reader};
 use crate::shared::DeviceShared;
 
-/// Space is returned to the chip once in so many packets (F-208).
-pub const RELEASE_EVERY: usize = 16;
+/// Space is returned to the chip once in so many packets; the stock driver does so every 16 (F-208). The smallest eager
+/// array of a context holds 1024, so the chip does not notice, and half the register writes are saved.
+pub const RELEASE_EVERY: usize = 32;
 /// A batch is no longer than this while the error worker is wanted, so that it gets its turn.
 pub const BATCH_WHILE_ERRORS_PENDING: usize = 32;
 /// How much larger a batch may be after the context has overflowed. Not more: whoever has one core for packets and
@@ -61,43 +62,26 @@ pub struct Context {
     ctxt: Ctxt,
     port: Port,
     memory: ContextMemory,
+    limits: Limits,
     shared: Arc<DeviceShared>,
-    cursor: Cursor,
-    eager: EagerCursor,
-    setting: RcvSetting,
-    timeout_written: u16,
+    heads: Heads,
     backlog: u64,
     counts: RxCounts,
     not_sync: PhantomData<Cell<()>>,
 }
 
-/// Where the next entry is expected, and by which sequence number it will be known.
-#[derive(Clone, Copy, Debug)]
-struct Cursor {
-    at_bytes: usize,
-    seq: RhfSeq,
-}
-
-/// Which eager buffers were used since space was last returned.
-#[derive(Clone, Copy, Debug)]
-struct EagerCursor {
-    last: u32,
-    unreturned: bool,
-}
-
 impl Context {
     /// The context over memory that the chip has been told of and has not written yet.
     pub fn new(setup: ContextSetup) -> Self {
-        let last = setup.memory.eager_shape().count() - 1;
+        let setting = RcvSetting { timeout_ticks: setup.timeout, count_packets: ARM_AFTER_PACKETS };
+        let heads = Heads::new(setup.ctxt, setup.memory.eager_shape().count(), setting);
         Self {
             ctxt: setup.ctxt,
             port: setup.port,
+            limits: Limits::new(setup.memory.queue_shape(), setup.memory.eager_shape()),
             memory: setup.memory,
             shared: setup.shared,
-            cursor: Cursor { at_bytes: 0, seq: RhfSeq::FIRST },
-            eager: EagerCursor { last, unreturned: false },
-            setting: RcvSetting { timeout_ticks: setup.timeout, count_packets: ARM_AFTER_PACKETS },
-            timeout_written: setup.timeout,
+            heads,
             backlog: 0,
             counts: RxCounts::default(),
             not_sync: PhantomData,
@@ -127,7 +111,7 @@ impl Context {
     /// Whether a packet is waiting. Reads memory only.
     #[inline]
     pub fn has_packet(&self) -> bool {
-        self.cursor.seq.matches(self.rhf_at(self.cursor.at_bytes))
+        self.heads.cursor.is_at(self.rhf_at(self.heads.cursor.at_bytes))
     }
 
     /// Takes up to `budget` packets and hands each to `sink`, in the order they came.
@@ -152,7 +136,9 @@ impl Context {
         }
         self.counts.drains += 1;
         let budget = self.allowance(budget);
-        let drained = flow::drain(&mut Taking { context: self, bar, sink }, budget, RELEASE_EVERY);
+        let Self { memory, limits, heads, counts, .. } = self;
+        let mut taking = Taking { reader: Reader::new(memory, limits), heads, counts, bar, sink };
+        let drained = flow::drain(&mut taking, budget, RELEASE_EVERY);
         self.account(drained);
         drained
     }
@@ -199,21 +185,21 @@ impl Context {
     pub fn is_quarter_full(&self) -> bool {
         let shape = self.memory.queue_shape();
         let ahead = shape.entries() / 4;
-        let at = (self.cursor.at_bytes + ahead as usize * shape.entry_bytes()) % shape.len_bytes();
+        let at = (self.heads.cursor.at_bytes + ahead as usize * shape.entry_bytes()) % shape.len_bytes();
         let steps = ahead % u32::from(RhfSeq::LAST.value());
-        let seq = (0..steps).fold(self.cursor.seq, |seq, _| seq.next());
+        let seq = (0..steps).fold(self.heads.cursor.seq(), |seq, _| seq.next());
         self.has_packet() && seq.matches(self.rhf_at(at))
     }
 
     /// Sets the moderation of interrupts from the next arming on: what `RcvAvailTimeOut` is to hold, and after how
     /// many packets to interrupt (0, which the chip takes for never, counts as 1).
     pub fn moderate(&mut self, setting: RcvSetting) {
-        self.setting = RcvSetting { count_packets: setting.count_packets.max(1), ..setting };
+        self.heads.setting = RcvSetting { count_packets: setting.count_packets.max(1), ..setting };
     }
 
     /// The moderation that is in force, or will be from the next arming on.
     pub fn moderation(&self) -> RcvSetting {
-        self.setting
+        self.heads.setting
     }
 
     /// Finds the queue again if the chip has gone on without us. Reads one register; for a watchdog, not for a drain.
@@ -230,17 +216,18 @@ impl Context {
         let tail_bytes = usize::try_from(tail).unwrap_or(usize::MAX).saturating_mul(4);
         let plausible = tail_bytes < shape.len_bytes() && tail_bytes.is_multiple_of(shape.entry_bytes());
         // A packet may have come between the look and the read: then there is nothing to find.
-        if tail == GONE || !plausible || tail_bytes == self.cursor.at_bytes || self.has_packet() {
+        if tail == GONE || !plausible || tail_bytes == self.heads.cursor.at_bytes || self.has_packet() {
             return 0;
         }
-        let lost =
-            (tail_bytes + shape.len_bytes() - self.cursor.at_bytes) % shape.len_bytes() / shape.entry_bytes();
+        let lost = (tail_bytes + shape.len_bytes() - self.heads.cursor.at_bytes) % shape.len_bytes()
+            / shape.entry_bytes();
         let last = (tail_bytes + shape.len_bytes() - shape.entry_bytes()) % shape.len_bytes();
-        self.cursor =
-            Cursor { at_bytes: tail_bytes, seq: seq_after(self.rhf_at(last), self.cursor.seq, lost) };
+        self.heads.cursor =
+            Cursor::new(tail_bytes, seq_after(self.rhf_at(last), self.heads.cursor.seq(), lost));
         self.counts.resyncs += 1;
         self.counts.lost_in_resync += lost as u64;
-        self.write_heads(bar, 0);
+        self.counts.releases += 1;
+        self.heads.write(bar, 0);
         lost
     }
 
@@ -248,8 +235,9 @@ impl Context {
     /// queue afterwards.
     pub fn arm(&mut self, bar: &impl Bar) {
         if self.shared.is_open() {
-            self.write_heads(bar, self.setting.count_packets);
+            self.counts.releases += 1;
             self.counts.rearms += 1;
+            self.heads.write(bar, self.heads.setting.count_packets);
         }
     }
 
@@ -259,26 +247,6 @@ impl Context {
         let shape = self.memory.queue_shape();
         let rhf_at = at_bytes + shape.rhf_dword() as usize * 4;
         Rhf(self.memory.queue().memory().load_u64(rhf_at))
-    }
-
-    /// Returns space, and arms for `counter` packets if it is not 0.
-    fn write_heads(&mut self, bar: &impl Bar, counter: u16) {
-        self.counts.releases += 1;
-        let timeout = self.setting.timeout_ticks;
-        if counter > 0 && timeout != self.timeout_written {
-            self.timeout_written = timeout;
-            let contents = RcvAvailTimeout::default().with_rcv_avail_to_reload(timeout);
-            device::RCV_AVAIL_TIMEOUT.ctxt(self.ctxt).write(bar, contents);
-        }
-        if self.eager.unreturned {
-            self.eager.unreturned = false;
-            user::RCV_EGR_INDEX_HEAD.ctxt(self.ctxt).write(bar, u64::from(self.eager.last));
-        }
-        let head_dwords = (self.cursor.at_bytes / 4) as u32;
-        let head = RcvHdrHead::default().with_rcv_head_pointer(head_dwords).with_counter(counter);
-        // ORDER: reads of the packets before the store that lets the chip overwrite them.
-        user::RCV_HDR_HEAD.ctxt(self.ctxt).doorbell(bar, head);
-        user::RCV_HDR_HEAD.ctxt(self.ctxt).write(bar, head);
     }
 }
 
@@ -302,7 +270,9 @@ fn seq_after(last: Rhf, expected: RhfSeq, lost: usize) -> RhfSeq {
 
 /// A context in the middle of a drain.
 struct Taking<'a, B, S> {
-    context: &'a mut Context,
+    reader: Reader<'a>,
+    heads: &'a mut Heads,
+    counts: &'a mut RxCounts,
     bar: &'a B,
     sink: S,
 }
@@ -310,160 +280,24 @@ struct Taking<'a, B, S> {
 impl<B: Bar, S: FnMut(Arrival<'_>)> Flow for Taking<'_, B, S> {
     #[inline]
     fn take(&mut self, limit: usize) -> usize {
-        let Context { memory, cursor, eager, counts, .. } = &mut *self.context;
-        let reader = Reader {
-            queue: memory.queue().memory(),
-            queue_shape: memory.queue_shape(),
-            buffers: memory.eager().memory(),
-            eager_shape: memory.eager_shape(),
-        };
-        for taken in 0..limit {
-            let at_bytes = cursor.at_bytes;
-            let rhf = reader.rhf(at_bytes);
-            if !cursor.seq.matches(rhf) {
-                return taken;
-            }
-            // Before the hand-out, so that a sink that panics does not see the same packet again.
-            let next = at_bytes + reader.queue_shape.entry_bytes();
-            cursor.at_bytes = if next == reader.queue_shape.len_bytes() { 0 } else { next };
-            cursor.seq = cursor.seq.next();
-            let arrival = reader.arrival(at_bytes, rhf, eager, counts);
-            (self.sink)(arrival);
-        }
-        limit
+        let Heads { cursor, eager, .. } = &mut *self.heads;
+        self.reader.take(limit, cursor, eager, self.counts, &mut self.sink)
     }
 
     #[inline]
     fn has_new(&self) -> bool {
-        self.context.has_packet()
+        self.reader.has_new(&self.heads.cursor)
     }
 
     fn release(&mut self) {
-        self.context.write_heads(self.bar, 0);
+        self.counts.releases += 1;
+        self.heads.write(self.bar, 0);
     }
 
     fn release_and_arm(&mut self) {
-        self.context.counts.rearms += 1;
-        self.context.write_heads(self.bar, self.context.setting.count_packets);
-    }
-}
-
-/// The parts of a context that stay the same while packets are taken.
-struct Reader<'a> {
-    queue: &'a DmaMemory,
-    queue_shape: QueueShape,
-    buffers: &'a DmaMemory,
-    eager_shape: EagerShape,
-}
-
-impl<'a> Reader<'a> {
-    #[inline]
-    fn rhf(&self, at_bytes: usize) -> Rhf {
-        Rhf(self.queue.load_u64(at_bytes + self.queue_shape.rhf_dword() as usize * 4))
-    }
-
-    /// What the entry at `at_bytes` is, counted.
-    #[inline]
-    fn arrival(
-        &self,
-        at_bytes: usize,
-        rhf: Rhf,
-        eager: &mut EagerCursor,
-        counts: &mut RxCounts,
-    ) -> Arrival<'a> {
-        match judge(rhf, self.queue_shape, self.eager_shape) {
-            Verdict::Whole(bounded) => self.whole(at_bytes, rhf, bounded, eager, counts),
-            verdict => self.unusable(at_bytes, rhf, verdict, eager, counts),
-        }
-    }
-
-    #[inline]
-    fn whole(
-        &self,
-        at_bytes: usize,
-        rhf: Rhf,
-        bounded: Bounded,
-        eager: &mut EagerCursor,
-        counts: &mut RxCounts,
-    ) -> Arrival<'a> {
-        if let Some(index) = bounded.eager {
-            eager.used(index, self.eager_shape.count(), counts);
-        }
-        let header_at = at_bytes + bounded.header_at;
-        // The LRH's second dword is length and source LID, big-endian; the length has eleven bits.
-        let lrh_len = self.queue.load_u32(header_at + 4).swap_bytes() >> 16 & 0x7FF;
-        if lrh_len != u32::from(rhf.len_dwords()) {
-            counts.count_malformed(Malformed::LengthMismatch);
-            return Arrival::Malformed { why: Malformed::LengthMismatch, rhf };
-        }
-        counts.packets += 1;
-        counts.dwords += u64::from(lrh_len);
-        let header = self.view(self.queue, header_at, bounded.header_bytes);
-        let buffer_at = bounded.eager.unwrap_or(0) as usize * self.eager_shape.buffer_bytes();
-        let payload = self.view(self.buffers, buffer_at, bounded.payload_bytes);
-        Arrival::Packet(Packet { header, payload, rhf })
-    }
-
-    #[cold]
-    fn unusable(
-        &self,
-        at_bytes: usize,
-        rhf: Rhf,
-        verdict: Verdict,
-        eager: &mut EagerCursor,
-        counts: &mut RxCounts,
-    ) -> Arrival<'a> {
-        match verdict {
-            Verdict::NoBuffer { header_at, header_bytes } => {
-                counts.no_buffer += 1;
-                Arrival::NoBuffer { header: self.view(self.queue, at_bytes + header_at, header_bytes) }
-            }
-            Verdict::Damaged { header_at, header_bytes, eager: used } => {
-                if let Some(index) = used {
-                    eager.used(index, self.eager_shape.count(), counts);
-                }
-                counts.count_damaged(rhf.errors());
-                let header = self.view(self.queue, at_bytes + header_at, header_bytes);
-                Arrival::Damaged { errors: rhf.errors(), header }
-            }
-            Verdict::Malformed(why) => {
-                counts.count_malformed(why);
-                Arrival::Malformed { why, rhf }
-            }
-            // The caller keeps this one for itself.
-            Verdict::Whole(bounded) => self.whole(at_bytes, rhf, bounded, eager, counts),
-        }
-    }
-
-    /// A view that `judge` has bounded.
-    ///
-    /// PANIC: the bounds that were checked are those of the regions, which `ContextMemory` made large enough.
-    #[inline]
-    fn view(&self, memory: &'a DmaMemory, at_bytes: usize, len_bytes: usize) -> DmaSlice<'a> {
-        memory.slice(at_bytes, len_bytes).expect("a view that was bounded before")
-    }
-}
-
-impl EagerCursor {
-    /// Notes that buffer `index`, below `count`, was used. Whatever lies between it and the last one was passed
-    /// over, and goes back to the chip with it (F-207).
-    #[inline]
-    fn used(&mut self, index: u32, count: u32, counts: &mut RxCounts) {
-        let next = if self.last + 1 == count { 0 } else { self.last + 1 };
-        if index != next {
-            self.out_of_order(index, next, count, counts);
-        }
-        self.last = index;
-        self.unreturned = true;
-    }
-
-    #[cold]
-    fn out_of_order(&self, index: u32, next: u32, count: u32, counts: &mut RxCounts) {
-        if index == self.last {
-            counts.eager_repeated += 1;
-        } else {
-            counts.eager_skipped += u64::from((index + count - next) % count);
-        }
+        self.counts.releases += 1;
+        self.counts.rearms += 1;
+        self.heads.write(self.bar, self.heads.setting.count_packets);
     }
 }
 

@@ -4,8 +4,10 @@ use proptest::prelude::*;
 use qhca_regs::layout::{PacketType, RhfErrors};
 
 use super::*;
+use crate::rx::{EagerShape, Malformed, QueueShape};
 use crate::shared::DeviceState;
 use crate::testing::{Access, ChipPen, PEN_HEADER_DWORDS, PlainMapper, RecordingBar};
+use qhca_regs::map::device;
 
 const ENTRIES: u32 = 64;
 const EAGER: u32 = 48;
@@ -91,22 +93,22 @@ fn emptied_queue_returns_space_in_the_chips_order_and_arms_once_without_a_read()
 }
 
 #[test]
-fn long_drain_returns_space_every_sixteen_packets_and_says_that_there_is_more() {
+fn long_drain_returns_space_every_thirty_two_packets_and_says_that_there_is_more() {
     let (mut context, mut pen, _) = context();
     let bar = RecordingBar::default();
-    (0..40).for_each(|n| pen.packet(4, n));
-    let (drained, fills) = drain(&mut context, 32, &bar);
-    assert_eq!(drained, Drained { entries: 32, next: Next::More });
-    assert_eq!(fills, (0..32).collect::<Vec<_>>());
+    (0..46).for_each(|n| pen.packet(4, n));
+    let (drained, fills) = drain(&mut context, 40, &bar);
+    assert_eq!(drained, Drained { entries: 40, next: Next::More });
+    assert_eq!(fills, (0..40).collect::<Vec<_>>());
     let unarmed = |packets: u64| packets * 32;
-    assert_eq!(bar.writes_to(head_offset()), [unarmed(16), unarmed(16), unarmed(32), unarmed(32)]);
-    assert_eq!(bar.writes_to(egr_head_offset()), [15, 31]);
+    assert_eq!(bar.writes_to(head_offset()), [unarmed(32), unarmed(32), unarmed(40), unarmed(40)]);
+    assert_eq!(bar.writes_to(egr_head_offset()), [31, 39]);
     bar.take_log();
-    let (drained, _) = drain(&mut context, 32, &bar);
-    assert_eq!(drained, Drained { entries: 8, next: Next::Wait });
-    assert_eq!(bar.writes_to(head_offset()), [(40 * 32) | (16 << 32); 2]);
-    assert_eq!(context.counts().deepest_backlog, 40);
-    assert_eq!(context.counts().low_water, 1, "40 of 48 buffers in a row");
+    let (drained, _) = drain(&mut context, 40, &bar);
+    assert_eq!(drained, Drained { entries: 6, next: Next::Wait });
+    assert_eq!(bar.writes_to(head_offset()), [(46 * 32) | (16 << 32); 2]);
+    assert_eq!(context.counts().deepest_backlog, 46);
+    assert_eq!(context.counts().low_water, 1, "46 of 48 buffers in a row");
 }
 
 #[test]

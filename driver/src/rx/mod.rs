@@ -20,7 +20,9 @@
 //! | `program` | the registers that tell the chip of them |
 //! | `packet` | one arrival as it is handed out |
 //! | `entry` | from an RHF that may be garbage to a bounded arrival |
+//! | `reader` | entries, one after the other, in the fewest instructions |
 //! | `flow` | the order of take, release, re-arm and second look |
+//! | `heads` | the registers that give space back |
 //! | `context` | a context: all of it together |
 //! | `counts` | what became of every entry |
 //!
@@ -30,9 +32,11 @@ mod context;
 mod counts;
 mod entry;
 pub mod flow;
+mod heads;
 mod memory;
 mod packet;
 mod program;
+mod reader;
 
 pub use context::{BATCH_WHILE_ERRORS_PENDING, Context, ContextSetup, RELEASE_EVERY};
 pub use counts::RxCounts;
