@@ -97,6 +97,11 @@ fn ask(
     };
     given.map_err(|error| refused(address, action, &error))?;
     ui.progress(&format!("{address}: {action}, at most {}", action.within()));
+    if action == PortAction::Poll {
+        // The link that is up now goes down first: what shows before that is the state of before. A link that goes
+        // down and comes up faster than anybody looks is up again when the time is over.
+        device.wait_for_link(port, action.within(), |status| !status.is_up());
+    }
     let reached = device.wait_for_link(port, action.within(), |status| action.is_reached(status));
     if reached && matches!(action, PortAction::Enable | PortAction::Poll) {
         device.wait_for_link(port, SETTLES_WITHIN, LinkStatus::is_up);
