@@ -70,6 +70,8 @@ pub enum OptionError {
     },
     /// The line is not UTF-8 text.
     NotText,
+    /// The file holds zero bytes, so it is a program or a device.
+    Binary,
 }
 
 impl fmt::Display for OptionError {
@@ -103,6 +105,7 @@ impl fmt::Display for OptionError {
             }
             Self::InFile { line, error } => write!(f, "line {line}: {error}"),
             Self::NotText => f.write_str("the line is not UTF-8 text"),
+            Self::Binary => f.write_str("zero bytes in it, so it is no text: give a modprobe.d file"),
         }
     }
 }
@@ -149,6 +152,8 @@ pub enum Warning {
         /// Why.
         why: &'static str,
     },
+    /// A modprobe.d file without a single `options ib_qib` line: nothing was taken from it.
+    NothingInFile,
 }
 
 impl fmt::Display for Warning {
@@ -162,6 +167,9 @@ impl fmt::Display for Warning {
                 write!(f, "option num_vls: 8 lanes need an MTU of 2048 or less, not {mtu_bytes}; 4 are used")
             }
             Self::NoEffect { name, why } => write!(f, "option {name} changes nothing here: {why}"),
+            Self::NothingInFile => f.write_str(
+                "the file has no line `options ib_qib NAME=VALUE ...`, so nothing was taken from it",
+            ),
         }
     }
 }

@@ -11,7 +11,7 @@
 //! one. Only `options ib_qib` is read, wherever it stands and however often; later settings win. Other commands
 //! (`alias`, `install`, `softdep` …) are not ours to judge.
 
-use super::{MAX_LIST_BYTES, OptionError, Parsed};
+use super::{MAX_LIST_BYTES, OptionError, Parsed, Warning};
 
 /// Largest file that is read, bytes.
 pub const MAX_FILE_BYTES: usize = 1024 * 1024;
@@ -19,20 +19,27 @@ pub const MAX_FILE_BYTES: usize = 1024 * 1024;
 /// Reads the options of ib_qib from the bytes of a modprobe.d file.
 ///
 /// # Errors
-/// [`OptionError::InFile`] with the line where the faulty setting's logical line begins; [`OptionError::TooLong`].
+/// [`OptionError::InFile`] with the line where the faulty setting's logical line begins; [`OptionError::TooLong`];
+/// [`OptionError::Binary`] for a file with zero bytes in it.
 pub fn parse_file(bytes: &[u8]) -> Result<Parsed, OptionError> {
     if bytes.len() > MAX_FILE_BYTES {
         return Err(OptionError::TooLong { len_bytes: bytes.len(), max_bytes: MAX_FILE_BYTES });
     }
-    let mut parsed = Parsed::default();
+    if bytes.contains(&0) {
+        return Err(OptionError::Binary);
+    }
+    let (mut parsed, mut found) = (Parsed::default(), false);
     let mut last_line = 1;
     for (line, text) in logical_lines(bytes) {
         let Some(list) = options_of_ib_qib(&text) else { continue };
-        last_line = line;
+        (last_line, found) = (line, true);
         let list = core::str::from_utf8(list).map_err(|_| OptionError::NotText);
         list.and_then(|list| parsed.apply_list(list)).map_err(|error| in_file(line, error))?;
     }
     parsed.cross_check().map_err(|error| in_file(last_line, error))?;
+    if !found {
+        parsed.warnings.push(Warning::NothingInFile);
+    }
     Ok(parsed)
 }
 

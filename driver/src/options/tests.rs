@@ -157,6 +157,17 @@ fn bytes_that_are_no_text_in_other_lines_do_not_matter() {
     assert!(parse_file(b"options radeon \xFF\xFE=1\noptions ib_qib krcvqs=1").is_ok());
 }
 
+/// A typing error in the first word, or the wrong file, must not read as "no option differs".
+#[test]
+fn file_without_our_line_is_told_and_a_program_is_refused() {
+    for nothing in
+        [&b""[..], b"\n# options ib_qib krcvqs=1\n", b"option ib_qib krcvqs=1", b"options ib_qib2 a=1"]
+    {
+        assert_eq!(parse_file(nothing).map(|parsed| parsed.warnings), Ok(vec![Warning::NothingInFile]));
+    }
+    assert_eq!(parse_file(b"\x7FELF\0options ib_qib krcvqs=1"), Err(OptionError::Binary));
+}
+
 #[test]
 fn oversized_input_is_refused_before_it_is_read() {
     let list = "krcvqs=1 ".repeat(MAX_LIST_BYTES);
