@@ -31,6 +31,8 @@ const ASK_AGAIN_AFTER: u64 = 64;
 const HEADER_MIN_DWORDS: usize = 5;
 /// PBC, headers, and one dword to end on a pair.
 const PREFIX_DWORDS: usize = Pbc::LEN_DWORDS + HEADER_MAX_DWORDS + 2;
+/// Bytes of the control word.
+const PBC_BYTES: u32 = Pbc::LEN_DWORDS as u32 * 4;
 /// Dwords of a byte payload that are copied at a time.
 const STEP_DWORDS: usize = 64;
 
@@ -290,6 +292,9 @@ impl Sender {
 /// The control word of `frame`.
 #[inline]
 fn pbc_of(frame: &Frame<'_>, wire_dwords: u16) -> Pbc {
+    if frame.lane == Lane::Vl(0) && frame.static_rate == 0 && !frame.notify {
+        return Pbc::for_port(frame.port, wire_dwords);
+    }
     let pbc =
         Pbc::for_port(frame.port, wire_dwords).with_static_rate(frame.static_rate).with_intr(frame.notify);
     match frame.lane {
@@ -301,12 +306,21 @@ fn pbc_of(frame: &Frame<'_>, wire_dwords: u16) -> Pbc {
 /// Copies control word, headers and payload to `buffer`, ascending.
 #[inline]
 fn write_frame(bar: &impl Bar, buffer: Buffer, pbc: Pbc, frame: &Frame<'_>) {
+    if let Payload::None = frame.payload {
+        bar.burst(buffer.offset(), &pbc.dwords());
+        return bar.burst(buffer.offset() + PBC_BYTES, frame.header);
+    }
+    write_with_payload(bar, buffer, pbc, frame);
+}
+
+/// The rest of [`write_frame`] for a packet with a payload.
+fn write_with_payload(bar: &impl Bar, buffer: Buffer, pbc: Pbc, frame: &Frame<'_>) {
     let mut prefix = [0; PREFIX_DWORDS];
     let mut len = Pbc::LEN_DWORDS + frame.header.len();
     prefix[..Pbc::LEN_DWORDS].copy_from_slice(&pbc.dwords());
     prefix[Pbc::LEN_DWORDS..len].copy_from_slice(frame.header);
     match frame.payload {
-        Payload::None => bar.burst(buffer.offset(), &prefix[..len]),
+        Payload::None => {}
         Payload::Dwords(dwords) => {
             let mut rest = dwords;
             if !len.is_multiple_of(2)
