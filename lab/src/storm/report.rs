@@ -253,22 +253,26 @@ mod tests {
 
     #[test]
     fn the_text_says_that_receive_never_ran_and_that_nothing_was_measured() {
-        let report = Report {
+        let arrival = Measured { order: Order::Arrival, ..measured(1 << 22, 4) };
+        let mut report = Report {
             simulated: true,
             calibration: "the wire".into(),
             seed: 1,
             options: String::new(),
             transport: "raw",
-            rows: vec![measured(0, 0).row(2.0)],
+            rows: vec![measured(0, 0).row(2.0), arrival.row(2.5)],
         };
         let text = report.to_text();
         for part in [
             "receive never ran",
             "simulated, calibrated on: the wire",
             "not a\nmeasurement",
-            "loss\nof priority",
+            "'inline' keeps 80 % and more",
+            "a loss of priority",
         ] {
             assert!(text.contains(part), "missing '{part}' in:\n{text}");
         }
+        report.rows.pop();
+        assert!(!report.to_text().contains("loss of priority"), "said without a row that shows it");
     }
 }
