@@ -214,7 +214,7 @@ fn unmodelled_bits(offset: u32) -> u64 {
 }
 
 /// Registers (port 0's copy, first of a row) with all of their effects modelled.
-const MODELLED: [u32; 65] = [
+const MODELLED: &[u32] = &[
     device::SCRATCH.offset(),
     device::INT_MASK.offset(),
     device::INT_CLEAR.offset(),

@@ -3,131 +3,84 @@
 //! A scenario that passes on the right chip and on a wrong one proves nothing. Each deviation here is honoured by the
 //! chapter it concerns, and the hardware scenarios must fail on every one of them.
 
-/// One deviation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum WrongChip {
+/// Makes the enum, its list and its names from one table.
+macro_rules! wrong_chips {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// One deviation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum WrongChip { $($(#[$doc])* $variant,)* }
+
+        impl WrongChip {
+            /// Every deviation.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
+
+            /// The name by which it is switched on.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+wrong_chips! {
     /// A write to `IntClear` does not raise again what is still pending.
-    IntClearDoesNotReraise,
+    IntClearDoesNotReraise = "int-clear-does-not-reraise",
     /// The avail image's check bits never toggle.
-    AvailCheckStuck,
+    AvailCheckStuck = "avail-check-stuck",
     /// The avail image's busy bits never clear.
-    AvailBusyStuck,
+    AvailBusyStuck = "avail-busy-stuck",
     /// A disarm command does nothing.
-    DisarmIgnored,
+    DisarmIgnored = "disarm-ignored",
     /// The header queue's sequence leaves out number 7.
-    SequenceSkips,
+    SequenceSkips = "sequence-skips",
     /// `RcvHdrHead`'s counter is taken as 1, whatever is written.
-    HeadCountIgnored,
+    HeadCountIgnored = "head-count-ignored",
     /// `ErrClear` clears every error, not just the ones written.
-    ErrClearTooWide,
+    ErrClearTooWide = "err-clear-too-wide",
     /// `IntRedirect` fields act on the status bit above the one they belong to.
-    RedirectOffByOne,
+    RedirectOffByOne = "redirect-off-by-one",
     /// Every packet leaves by port 0.
-    PbcPortIgnored,
+    PbcPortIgnored = "pbc-port-ignored",
     /// The header queue runs on past its end instead of starting again.
-    TailDoesNotWrap,
+    TailDoesNotWrap = "tail-does-not-wrap",
     /// The eager index in the entry is one more than the buffer that was written.
-    EagerIndexOffByOne,
+    EagerIndexOffByOne = "eager-index-off-by-one",
     /// `RcvEgrIndexHead` is not looked at: buffers still in use are written again.
-    EagerHeadIgnored,
+    EagerHeadIgnored = "eager-head-ignored",
     /// Packets with any P_Key are accepted.
-    PkeyCheckOff,
+    PkeyCheckOff = "pkey-check-off",
     /// Interrupts fire whether `IntMask` lets them or not.
-    IntMaskIgnored,
+    IntMaskIgnored = "int-mask-ignored",
     /// Training never ends.
-    LinkStaysDown,
+    LinkStaysDown = "link-stays-down",
     /// The EEPROM's checksum byte is wrong.
-    EepromChecksumBad,
+    EepromChecksumBad = "eeprom-checksum-bad",
     /// Reading a counter clears it.
-    CountersClearOnRead,
+    CountersClearOnRead = "counters-clear-on-read",
     /// A wrong ICRC is not marked in the entry.
-    IcrcFlagLost,
+    IcrcFlagLost = "icrc-flag-lost",
     /// A send buffer launches one dword before it is complete.
-    LaunchesEarly,
+    LaunchesEarly = "launches-early",
     /// `RcvEgrCnt` does not follow `ContextCfg`.
-    EagerCountFixed,
+    EagerCountFixed = "eager-count-fixed",
     /// A full header queue is written on, over entries that nobody has read.
-    HeaderFullOverwrites,
+    HeaderFullOverwrites = "header-full-overwrites",
     /// `SendBufAvailAddr` does not read back what was written.
-    AvailAddrReadsZero,
+    AvailAddrReadsZero = "avail-addr-reads-zero",
     /// The payload begins one dword late in its eager buffer.
-    PayloadShifted,
+    PayloadShifted = "payload-shifted",
     /// The QP map is not looked at.
-    QpMapIgnored,
+    QpMapIgnored = "qp-map-ignored",
     /// `LinkCmd` goes from INIT to ACTIVE at once.
-    ActiveWithoutArmed,
+    ActiveWithoutArmed = "active-without-armed",
     /// `IBStatusChanged` is never set.
-    LinkChangeSilent,
+    LinkChangeSilent = "link-change-silent",
     /// The scratch register forgets its upper half.
-    ScratchHalf,
+    ScratchHalf = "scratch-half",
 }
 
 impl WrongChip {
-    /// Every deviation.
-    pub const ALL: [Self; 27] = [
-        Self::IntClearDoesNotReraise,
-        Self::AvailCheckStuck,
-        Self::AvailBusyStuck,
-        Self::DisarmIgnored,
-        Self::SequenceSkips,
-        Self::HeadCountIgnored,
-        Self::ErrClearTooWide,
-        Self::RedirectOffByOne,
-        Self::PbcPortIgnored,
-        Self::TailDoesNotWrap,
-        Self::EagerIndexOffByOne,
-        Self::EagerHeadIgnored,
-        Self::PkeyCheckOff,
-        Self::IntMaskIgnored,
-        Self::LinkStaysDown,
-        Self::EepromChecksumBad,
-        Self::CountersClearOnRead,
-        Self::IcrcFlagLost,
-        Self::LaunchesEarly,
-        Self::EagerCountFixed,
-        Self::HeaderFullOverwrites,
-        Self::AvailAddrReadsZero,
-        Self::PayloadShifted,
-        Self::QpMapIgnored,
-        Self::ActiveWithoutArmed,
-        Self::LinkChangeSilent,
-        Self::ScratchHalf,
-    ];
-
-    /// The name by which it is switched on.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::IntClearDoesNotReraise => "int-clear-does-not-reraise",
-            Self::AvailCheckStuck => "avail-check-stuck",
-            Self::AvailBusyStuck => "avail-busy-stuck",
-            Self::DisarmIgnored => "disarm-ignored",
-            Self::SequenceSkips => "sequence-skips",
-            Self::HeadCountIgnored => "head-count-ignored",
-            Self::ErrClearTooWide => "err-clear-too-wide",
-            Self::RedirectOffByOne => "redirect-off-by-one",
-            Self::PbcPortIgnored => "pbc-port-ignored",
-            Self::TailDoesNotWrap => "tail-does-not-wrap",
-            Self::EagerIndexOffByOne => "eager-index-off-by-one",
-            Self::EagerHeadIgnored => "eager-head-ignored",
-            Self::PkeyCheckOff => "pkey-check-off",
-            Self::IntMaskIgnored => "int-mask-ignored",
-            Self::LinkStaysDown => "link-stays-down",
-            Self::EepromChecksumBad => "eeprom-checksum-bad",
-            Self::CountersClearOnRead => "counters-clear-on-read",
-            Self::IcrcFlagLost => "icrc-flag-lost",
-            Self::LaunchesEarly => "launches-early",
-            Self::EagerCountFixed => "eager-count-fixed",
-            Self::HeaderFullOverwrites => "header-full-overwrites",
-            Self::AvailAddrReadsZero => "avail-addr-reads-zero",
-            Self::PayloadShifted => "payload-shifted",
-            Self::QpMapIgnored => "qp-map-ignored",
-            Self::ActiveWithoutArmed => "active-without-armed",
-            Self::LinkChangeSilent => "link-change-silent",
-            Self::ScratchHalf => "scratch-half",
-        }
-    }
-
     /// The deviation called `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|wrong| wrong.name() == name)
@@ -136,15 +89,18 @@ impl WrongChip {
 
 /// The deviations that one chip has: none, for the right one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WrongSet(u32);
+pub struct WrongSet(u64);
 
 impl WrongSet {
+    const FITS: () = assert!(WrongChip::ALL.len() <= 64, "one bit a deviation");
+
     /// The right chip.
     pub const NONE: Self = Self(0);
 
     /// These and `wrong`.
     #[must_use]
     pub const fn with(self, wrong: WrongChip) -> Self {
+        let () = Self::FITS;
         Self(self.0 | 1 << wrong as u8)
     }
 
