@@ -148,8 +148,12 @@ fn noticed_by(wrong: WrongChip) -> &'static str {
         WrongChip::ActiveWithoutArmed => "active-needs-armed",
         WrongChip::LinkChangeSilent => "link-change-interrupts",
         WrongChip::ScratchHalf => "scratch",
+        WrongChip::QsfpPageIgnored => "qsfp",
     }
 }
+
+/// Deviations that no check looks at. A check that comes to notice one takes it off this list.
+const UNNOTICED: &[WrongChip] = &[WrongChip::QsfpPageIgnored];
 
 #[test]
 fn every_wrong_chip_fails_the_check_that_concerns_it() {
@@ -160,7 +164,8 @@ fn every_wrong_chip_fails_the_check_that_concerns_it() {
         let failed = failed(&checks);
         println!("{:28} fails {failed:?}", wrong.name());
         // A check that fails on everything would notice nothing: some check must still pass.
-        if !failed.contains(noticed_by(wrong)) || failed.len() == count() {
+        let noticed = failed.contains(noticed_by(wrong)) && failed.len() != count();
+        if noticed == UNNOTICED.contains(&wrong) {
             unnoticed.push(format!("{}: {}", wrong.name(), told(&checks)));
         }
     }

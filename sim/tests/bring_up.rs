@@ -15,7 +15,7 @@ use qhca_regs::map::{device, port};
 use qhca_regs::status::{IntBits, PortErrBits};
 use qhca_regs::{Ctxt, Duration, Instant, Lid, Port};
 use qhca_sim::backend::{SimBar, SimDevice, SimIrq, SimWorld};
-use qhca_sim::chip::{Board, Config};
+use qhca_sim::chip::{Board, Config, Module};
 use qhca_sim::fabric::CableConfig;
 use qhca_sim::vtime::Seed;
 use qhca_sim::world::{NodeId, World};
@@ -241,7 +241,7 @@ fn disabled_port_is_enabled_again_without_a_lid() {
 
 #[test]
 fn port_without_a_module_stays_disabled_and_says_why() {
-    let (world, node) = lone_card(Config { modules: [false, true], ..Config::default() });
+    let (world, node) = lone_card(Config { modules: [None, Some(Module::default())], ..Config::default() });
     let mut card = bring_up(&world, node, request("", 0, Goal::Active)).expect("a right chip");
     let end = card.device.clock().now() + ms(50);
     card.run_until(&world, end);
@@ -263,7 +263,7 @@ fn plug(world: &SimWorld, node: NodeId, present: bool) {
 
 #[test]
 fn module_plugged_in_later_enables_its_port_after_the_settling_time() {
-    let (world, node) = lone_card(Config { modules: [false, false], ..Config::default() });
+    let (world, node) = lone_card(Config { modules: [None, None], ..Config::default() });
     let mut card = bring_up(&world, node, request("", 0, Goal::Active)).expect("a right chip");
     let start = card.device.clock().now();
     card.run_until(&world, start + ms(10));
@@ -308,7 +308,7 @@ fn cable_that_is_pulled_and_put_back_brings_the_link_back() {
 /// B36: the chip is made to interrupt, and the interrupt is seen; a card without any cable is no false alarm.
 #[test]
 fn interrupts_are_proven_on_a_card_without_cables() {
-    let (world, node) = lone_card(Config { modules: [false, false], ..Config::default() });
+    let (world, node) = lone_card(Config { modules: [None, None], ..Config::default() });
     let mut card = bring_up(&world, node, request("", 0, Goal::Active)).expect("a right chip");
     let plan = card.up.plan.clone().expect("vectors");
     assert_eq!(plan.mode(), Mode::MsiX);
@@ -326,7 +326,7 @@ fn interrupts_are_proven_on_a_card_without_cables() {
 /// B36: MSI-X that never arrives falls back once to the interrupt line, which is then proven.
 #[test]
 fn silent_messages_fall_back_to_the_line() {
-    let (world, node) = lone_card(Config { modules: [false, false], ..Config::default() });
+    let (world, node) = lone_card(Config { modules: [None, None], ..Config::default() });
     let mut card = bring_up(&world, node, request("", 0, Goal::Active)).expect("a right chip");
     let mut plan = card.up.plan.clone().expect("vectors");
     // Nobody listens: messages are lost on their way.

@@ -101,6 +101,11 @@ impl Board {
     pub fn has_qsfp(self) -> bool {
         self.facts().qsfp
     }
+
+    /// Whether hardware port `port` ends in a QSFP cage.
+    pub fn has_cage(self, port: qhca_regs::Port) -> bool {
+        self.has_qsfp() && self.speeds(port) != 0
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What a chip is built from: board, identity, habits, delays, and what is wrong with it.
 
 use super::board::Board;
+use super::twsi::module::Module;
 use super::wrong::WrongSet;
 use qhca_regs::Duration;
 
@@ -15,8 +16,8 @@ pub struct Config {
     pub serial: String,
     /// Seed of the one generator that habits draw from.
     pub seed: u64,
-    /// Whether a cable module sits in each port's QSFP cage.
-    pub modules: [bool; 2],
+    /// The cable module in each port's QSFP cage; boards and ports without a cage do not look at it.
+    pub modules: [Option<Module>; 2],
     /// What the chip does where two cards may differ.
     pub habits: Habits,
     /// How long things take.
@@ -32,7 +33,8 @@ impl Default for Config {
             guid: 0x0011_7500_0070_0001,
             serial: "QHCASIM00001".to_owned(),
             seed: 1,
-            modules: [true, true],
+            modules: ["QHCACABLE0001", "QHCACABLE0002"]
+                .map(|serial| Some(Module::default().with_serial(serial))),
             habits: Habits::default(),
             timing: Timing::default(),
             wrong: WrongSet::NONE,

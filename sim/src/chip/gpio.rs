@@ -3,14 +3,15 @@
 //! ```text
 //!   pin  0 SCL   1 SDA   14 EEPROM write enable (low = writes allowed)
 //!   cage of port p, 5 pins higher for port 1:
-//!        2 MODSEL_N   3 MODPRS_N (low = module present)   4 INT_N   5 RESET_N   6 LPMODE
+//!        2 MODSEL_N   3 MODPRS_N (low = module present)   4 INT_N (low = alarm)   5 RESET_N   6 LPMODE
 //! ```
 //!
 //! A pin whose `GPIOOe` bit is set carries its `GPIOOut` bit; the others are pulled high unless something outside pulls
 //! them low. `GPIOIn` shows the level, whatever `GPIOInvert` says. `GPIOStatus` latches a pin when level xor invert
 //! turns from 0 to 1 (F-350); with its mask it makes the `AssertGPIO` summary.
 
-use super::twsi::Lines;
+use super::twsi::module::Module;
+use super::twsi::{CagePins, Lines};
 use super::{Chip, Host};
 use qhca_regs::map::device;
 use qhca_regs::{Instant, Port};
@@ -20,11 +21,24 @@ const SDA: u16 = 1 << 1;
 const EEPROM_WRITE_DISABLE: u16 = 1 << 14;
 const CAGE_STRIDE: usize = 5;
 
+/// Pin `first` of port 0's cage, for the cage of `port`.
+const fn cage_pin(port: Port, first: usize) -> u16 {
+    1 << (first + CAGE_STRIDE * port.index())
+}
 const fn modsel(port: Port) -> u16 {
-    1 << (2 + CAGE_STRIDE * port.index())
+    cage_pin(port, 2)
 }
 const fn modprs(port: Port) -> u16 {
-    1 << (3 + CAGE_STRIDE * port.index())
+    cage_pin(port, 3)
+}
+const fn int(port: Port) -> u16 {
+    cage_pin(port, 4)
+}
+const fn reset(port: Port) -> u16 {
+    cage_pin(port, 5)
+}
+const fn low_power(port: Port) -> u16 {
+    cage_pin(port, 6)
 }
 
 /// See the chapter's head.
@@ -41,9 +55,9 @@ pub(super) struct Gpio {
 }
 
 impl Gpio {
-    pub(super) fn new(modules: [bool; 2], cages: bool) -> Self {
-        let present = |port: Port| cages && modules[port.index()];
-        let pulled_low = Port::ALL.into_iter().filter(|&p| present(p)).map(modprs).sum();
+    /// Pins at rest, with a module in the cages of `present`.
+    pub(super) fn new(present: [bool; 2]) -> Self {
+        let pulled_low = Port::ALL.into_iter().filter(|&p| present[p.index()]).map(modprs).sum();
         Self { out: 0, oe: 0, invert: 0, mask: 0, status: 0, pulled_low, asserted: !pulled_low }
     }
 
@@ -95,12 +109,31 @@ impl Chip {
         self.follow_levels(now, host);
     }
 
-    /// A module is pushed into the cage of `port`, or pulled out. Does nothing on boards without cages.
-    pub fn set_module(&mut self, port: Port, present: bool, now: Instant, host: &mut impl Host) {
-        if self.config.board.has_qsfp() {
-            self.gpio.pull(modprs(port), present);
+    /// A module is pushed into the cage of `port`, or pulled out of it. Does nothing to ports without a cage.
+    pub fn plug_module(&mut self, port: Port, module: Option<Module>, now: Instant, host: &mut impl Host) {
+        if self.config.board.has_cage(port) {
+            self.twsi.plug(port, module, now);
             self.follow_pins(now, host);
         }
+    }
+
+    /// The module that the card was built with (else 3 m of copper) is pushed into the cage of `port`, or what is
+    /// there is pulled out.
+    pub fn set_module(&mut self, port: Port, present: bool, now: Instant, host: &mut impl Host) {
+        let usual = || self.config.modules[port.index()].clone().unwrap_or_default();
+        let module = present.then(usual);
+        self.plug_module(port, module, now, host);
+    }
+
+    /// The module in the cage of `port` latches `bits` of alarm byte `at` (3 to 21) and pulls INT_N low.
+    pub fn module_alarm(&mut self, port: Port, at: u8, bits: u8, now: Instant, host: &mut impl Host) {
+        self.twsi.alarm(port, at, bits);
+        self.follow_pins(now, host);
+    }
+
+    /// How the chip drives the cage of `port`.
+    pub fn cage_pins(&self, port: Port) -> CagePins {
+        self.twsi.cage_pins(port)
     }
 
     pub(super) fn ext_status(&self) -> u64 {
@@ -112,14 +145,23 @@ impl Chip {
     fn follow_pins(&mut self, now: Instant, host: &mut impl Host) {
         self.gpio.pull(SDA, false);
         let levels = self.gpio.levels();
+        let cage = |port: Port| CagePins {
+            selected: levels & modsel(port) == 0,
+            in_reset: levels & reset(port) == 0,
+            low_power: levels & low_power(port) != 0,
+        };
         let lines = Lines {
             scl: levels & SCL != 0,
             sda: levels & SDA != 0,
             eeprom_writable: levels & EEPROM_WRITE_DISABLE == 0,
-            cage_selected: Port::ALL.map(|port| levels & modsel(port) == 0),
+            cages: Port::ALL.map(cage),
         };
-        let held_low = self.twsi.follow(lines);
+        let held_low = self.twsi.follow(lines, now);
         self.gpio.pull(SDA, held_low);
+        for port in Port::ALL {
+            self.gpio.pull(modprs(port), self.twsi.is_present(port));
+            self.gpio.pull(int(port), self.twsi.interrupts(port));
+        }
         self.gpio.latch();
         self.follow_levels(now, host);
     }

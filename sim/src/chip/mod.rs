@@ -50,6 +50,8 @@ pub use credit::FlowUpdate;
 pub use host::{DmaError, Host, NoHost};
 pub use log::{Access, Log, Totals};
 pub use packet::{Meta, Packet};
+pub use twsi::CagePins;
+pub use twsi::module::{Description, Module, Technology};
 pub use wrong::{WrongChip, WrongSet};
 
 use ahb::Ahb;
@@ -134,14 +136,15 @@ impl Chip {
     pub fn new(config: Config) -> Self {
         let board = config.board;
         let store = Store::new(board);
+        let twsi = Twsi::new(&config);
         let single_port = Port::ALL.iter().any(|&port| board.speeds(port) == 0);
         let link = |p: Port| Link::new(board.speeds(p), store.get(port::IBC_CTRL_B.port(p).offset()));
         Self {
             int: Interrupts::new(),
             err: Errors::new(),
             counters: Counters::new(),
-            gpio: Gpio::new(config.modules, board.has_qsfp()),
-            twsi: Twsi::new(&config),
+            gpio: Gpio::new(Port::ALL.map(|port| twsi.is_present(port))),
+            twsi,
             ahb: Ahb::new(),
             links: Port::ALL.map(link),
             credits: Default::default(),

@@ -122,6 +122,14 @@ impl Bench {
         self.chip.set_module(port, present, self.now, &mut self.host);
     }
 
+    pub(super) fn plug(&mut self, port: Port, module: Option<Module>) {
+        self.chip.plug_module(port, module, self.now, &mut self.host);
+    }
+
+    pub(super) fn alarm(&mut self, port: Port, at: u8, bits: u8) {
+        self.chip.module_alarm(port, at, bits, self.now, &mut self.host);
+    }
+
     pub(super) fn set_int_mode(&mut self, mode: IntMode) {
         self.chip.set_int_mode(mode, self.now, &mut self.host);
     }

@@ -78,6 +78,8 @@ wrong_chips! {
     LinkChangeSilent = "link-change-silent",
     /// The scratch register forgets its upper half.
     ScratchHalf = "scratch-half",
+    /// A paged cable module shows its thresholds, whatever page is selected.
+    QsfpPageIgnored = "qsfp-page-ignored",
 }
 
 impl WrongChip {

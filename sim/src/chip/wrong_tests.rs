@@ -56,7 +56,15 @@ impl Story {
         }
         let flash = Master::new(&mut self.bench).read(0, 8).unwrap_or_default();
         self.told.0.extend(flash.into_iter().map(u64::from));
+        self.cable_module();
         self.bench.write(device::GPIO_CLEAR.offset(), u64::MAX);
+    }
+
+    fn cable_module(&mut self) {
+        let mut master = Master::new(&mut self.bench);
+        master.select_page(P, 0);
+        let module = master.read_module(P, 128, 64).unwrap_or_default();
+        self.told.0.extend(module.into_iter().map(u64::from));
     }
 
     fn interrupt_rules(&mut self) {
@@ -192,7 +200,8 @@ impl Story {
 }
 
 fn tell(wrong: WrongSet) -> Vec<u64> {
-    let bench = Bench::with(Config { wrong, ..Config::default() });
+    let paged = Module::new(&Description { flat: false, ..Description::default() });
+    let bench = Bench::with(Config { wrong, modules: [Some(paged), None], ..Config::default() });
     let mut story = Story { bench, told: Transcript::default() };
     story.identity();
     story.interrupt_rules();
