@@ -24,6 +24,7 @@ mod bench;
 mod check;
 mod context;
 mod packet;
+pub mod qemu;
 mod scenarios;
 
 pub use check::{Check, Outcome};

@@ -1,0 +1,62 @@
+#!/bin/busybox sh
+# The first and only process of a guest. It runs what arrives on the second serial port, one command a line, and prints
+# where each begins and how it ended; the first serial port belongs to the kernel. With `interactive` on the kernel's
+# command line it is a shell on the first port instead.
+/bin/busybox mkdir -p /bin /sbin /usr/bin /usr/sbin
+/bin/busybox --install -s /bin
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=linux
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs dev /dev
+mount -t tmpfs tmpfs /tmp
+mount -t tmpfs tmpfs /run
+mkdir -p /dev/shm /var/log /var/cache/opensm /var/run
+mount -t tmpfs tmpfs /dev/shm
+ip link set lo up
+
+cat >/tmp/functions <<'FUNCTIONS'
+# load [PARAMETER=VALUE…]: loads every module in order; the parameters are those of ib_qib.
+load() {
+    for module in $(cat /modules/order); do
+        [ -d "/sys/module/$module" ] && continue
+        if [ "$module" = ib_qib ]; then
+            insmod "/modules/$module.ko" "$@" || return 1
+        else
+            insmod "/modules/$module.ko" || return 1
+        fi
+    done
+}
+
+# within SECONDS COMMAND…: until the command succeeds.
+within() {
+    left=$(($1 * 5))
+    shift
+    until eval "$@" >/dev/null 2>&1; do
+        left=$((left - 1))
+        [ "$left" -gt 0 ] || return 1
+        usleep 200000
+    done
+}
+
+# port NUMBER FILE: a file of a port in sysfs.
+port() {
+    cat "/sys/class/infiniband/qib0/ports/$1/$2"
+}
+FUNCTIONS
+. /tmp/functions
+
+if grep -qw interactive /proc/cmdline; then
+    echo "load: loads ib_qib. port 1 state: shows a port. exit: ends the guest."
+    ENV=/tmp/functions setsid cttyhack sh
+    poweroff -f
+fi
+
+exec 3<>/dev/ttyS1
+stty -F /dev/ttyS1 raw -echo
+echo "@@ready" >&3
+while read -r number command <&3; do
+    echo "@@begin $number" >&3
+    (eval "$command") </dev/null >&3 2>&1
+    echo "@@end $number $?" >&3
+done
+poweroff -f

@@ -1,0 +1,45 @@
+//! What is done to guests, scenario by scenario. A boot costs 10 to 20 s, so one boot serves many checks.
+
+mod probe;
+
+use crate::fail::{Stop, Verdict};
+use crate::fetch::Series;
+use crate::lab::Lab;
+
+/// A scenario: its name, what it is about, and how it runs.
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) run: fn(&mut Lab) -> Result<(), Stop>,
+}
+
+/// Every scenario, in the order in which `all` runs them.
+pub(crate) const ALL: &[Scenario] = &[
+    Scenario {
+        name: "ib-qib-6.1",
+        about: "kernel 6.1: probe, identity, INIT",
+        run: |lab| probe::run(lab, Series::V6_1),
+    },
+    Scenario {
+        name: "ib-qib-6.12",
+        about: "the same on kernel 6.12",
+        run: |lab| probe::run(lab, Series::V6_12),
+    },
+];
+
+/// Fetches and builds everything, as a check of its own.
+pub(crate) fn fetch(lab: &mut Lab) {
+    lab.report.begin("fetch");
+    let mut images = || -> Verdict {
+        let mut paths = Vec::new();
+        for series in Series::ALL {
+            let (kernel, initrd) = lab.image(series)?;
+            paths.push(format!("{} with {}", kernel.image.display(), initrd.display()));
+        }
+        Ok(paths.join(", "))
+    };
+    let verdict = images();
+    if let Err(stop) = lab.report.check("images", verdict) {
+        lab.report.ended(stop);
+    }
+}
