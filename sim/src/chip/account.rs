@@ -35,6 +35,8 @@ pub enum Drop {
     InvalidContext,
     /// Expected (TID) packet whose entry is invalid.
     InvalidTid,
+    /// Expected (TID) packet that its flow turned away.
+    FlowMismatch,
     /// The context's header queue was full.
     HeaderFull,
     /// The context had no eager buffer: the payload is lost, whether an entry reports it or not.
@@ -53,7 +55,7 @@ pub enum Drop {
 
 impl Drop {
     /// How many reasons there are.
-    pub const COUNT: usize = 20;
+    pub const COUNT: usize = 21;
 
     /// Every reason.
     pub const ALL: [Self; Self::COUNT] = [
@@ -70,6 +72,7 @@ impl Drop {
         Self::Pkey,
         Self::InvalidContext,
         Self::InvalidTid,
+        Self::FlowMismatch,
         Self::HeaderFull,
         Self::EagerFull,
         Self::EagerInvalid,
@@ -95,6 +98,7 @@ impl Drop {
             Self::Pkey => "P_Key",
             Self::InvalidContext => "invalid context",
             Self::InvalidTid => "invalid TID",
+            Self::FlowMismatch => "TID flow",
             Self::HeaderFull => "header queue full",
             Self::EagerFull => "eager full",
             Self::EagerInvalid => "eager entry invalid",
@@ -113,6 +117,8 @@ pub struct Account {
     ctxt_overflow: [u64; Ctxt::COUNT],
     /// Packets that got an entry in a header queue without an error flag, each port.
     pub received: [u64; 2],
+    /// Expected packets in order that asked for no entry and got none, each port.
+    pub suppressed: [u64; 2],
     /// Packets put on the wire, each port.
     pub sent: [u64; 2],
     /// DMA accesses that the host refused.
@@ -127,6 +133,7 @@ impl Account {
             ports: [[0; Drop::COUNT]; 2],
             ctxt_overflow: [0; Ctxt::COUNT],
             received: [0; 2],
+            suppressed: [0; 2],
             sent: [0; 2],
             dma_refused: 0,
             link_commands_ignored: 0,

@@ -16,7 +16,7 @@
 //! It shares nothing with the driver above `qhca-regs`: a model that borrowed the driver's idea of the chip would
 //! agree with the driver's mistakes. What no source states is listed as a guess in `docs/chip/facts.md` (F-300 on).
 //!
-//! Not modelled yet, and counted when written ([`Chip::unmodelled`]): send DMA, expected receive and TID flows, freeze,
+//! Not modelled yet, and counted when written ([`Chip::unmodelled`]): send DMA, freeze,
 //! chip reset, heartbeat, performance sampling.
 
 pub mod account;

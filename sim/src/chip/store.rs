@@ -5,7 +5,6 @@
 //!
 //! ```text
 //!   0x00000 .. 0xD1180   one word for each qword of the BAR: registers, counters, arrays, equaliser map
-//!   0x200000 ..          32 flow-table words for each of 18 contexts
 //! ```
 //!
 //! Writes to read-only registers and to holes are dropped, reads of holes and of write-only registers give 0 (F-301).
@@ -19,16 +18,8 @@ use std::collections::BTreeMap;
 /// End of the part of the BAR that is kept word for word.
 const LOW_END: u32 = LAST_AREA.index(0).offset() + 8 * LAST_AREA.len();
 const LAST_AREA: qhca_regs::access::RegArray<u64, qhca_regs::Rw> = area::IB_SD_DDS_MAP_TABLE.port(Port::P1);
-const FLOWS_PER_CTXT: usize = 32;
 /// Distance of two contexts' user pages.
 pub(super) const USER_PAGE_BYTES: u32 = 0x1_0000;
-const FLOW_TABLE: u32 = user::RCV_TID_FLOW_TABLE.ctxt(CTXT0).index(0).offset();
-const CTXT0: Ctxt = match Ctxt::new(0) {
-    Some(ctxt) => ctxt,
-    // PANIC: evaluated at compile time.
-    None => panic!("context 0 exists"),
-};
-
 /// What the store knows about one row of the map.
 struct Rule {
     access: Access,
@@ -44,8 +35,6 @@ pub(super) struct Store {
     /// For each word the rule that governs it, counted from 1; 0 for a hole.
     rule_of: Vec<u16>,
     rules: Vec<Rule>,
-    flows: Vec<u64>,
-    flow_rule: usize,
     unmodelled_writes: BTreeMap<u32, u64>,
 }
 
@@ -57,8 +46,6 @@ impl Store {
             rule_of: vec![0; words.len()],
             words,
             rules: Vec::new(),
-            flows: vec![0; FLOWS_PER_CTXT * Ctxt::COUNT],
-            flow_rule: 0,
             unmodelled_writes: BTreeMap::new(),
         };
         for row in map::rows() {
@@ -77,9 +64,6 @@ impl Store {
             unmodelled: unmodelled_bits(row.offset),
         });
         let rule = self.rules.len();
-        if row.offset == FLOW_TABLE {
-            self.flow_rule = rule;
-        }
         for placed in row.placed() {
             for word in 0..row.words() {
                 let index = (placed.offset / 8 + word) as usize;
@@ -124,8 +108,7 @@ impl Store {
     pub(super) fn read(&self, offset: u32) -> u64 {
         let index = (offset / 8) as usize;
         match self.rule_of.get(index) {
-            None => self.flow_index(offset).map_or(0, |flow| self.flows[flow]),
-            Some(0) => 0,
+            None | Some(0) => 0,
             Some(&rule) if self.rules[usize::from(rule) - 1].access == Access::Wo => 0,
             Some(_) => self.words[index],
         }
@@ -136,12 +119,8 @@ impl Store {
     pub(super) fn write(&mut self, offset: u32, value: u64) -> u64 {
         let index = (offset / 8) as usize;
         let (rule, word) = match self.rule_of.get(index) {
-            Some(0) => return 0,
+            None | Some(0) => return 0,
             Some(&rule) => (&self.rules[usize::from(rule) - 1], &mut self.words[index]),
-            None => match self.flow_index(offset) {
-                Some(flow) => (&self.rules[self.flow_rule - 1], &mut self.flows[flow]),
-                None => return 0,
-            },
         };
         let old = *word;
         match rule.access {
@@ -154,13 +133,6 @@ impl Store {
             *self.unmodelled_writes.entry(offset & !7).or_default() += 1;
         }
         new
-    }
-
-    fn flow_index(&self, offset: u32) -> Option<usize> {
-        let past = offset.checked_sub(FLOW_TABLE)?;
-        let (ctxt, byte) = ((past / USER_PAGE_BYTES) as usize, (past % USER_PAGE_BYTES) as usize);
-        let flow = byte / 8;
-        (ctxt < Ctxt::COUNT && flow < FLOWS_PER_CTXT).then_some(ctxt * FLOWS_PER_CTXT + flow)
     }
 
     /// Registers that were written with an effect that is not modelled: offset and how often, ascending.
@@ -203,7 +175,7 @@ fn unmodelled_bits(offset: u32) -> u64 {
         o if o == device::CONTROL.offset() => u64::MAX >> 1,
         // Diagnostic, and ForceIBCBusToSPCParityErr_0, which has no status bit (F-321).
         o if o == device::HW_DIAG_CTRL.offset() => 1 << 63 | 1 << 12,
-        o if o == device::RCV_CTRL.offset() => 0xFFFF << 48 | 1 << 43,
+        o if o == device::RCV_CTRL.offset() => 0xFFFF << 48,
         o if o == p0(port::RCV_CTRL) => 1 << 42,
         o if o == p0(port::SEND_CTRL) => SDMA_BITS | 1 << 15 | 1 << 7,
         o if o == p0(port::IBC_CTRL_B) => HEARTBEAT_AND_EQUALISER,
@@ -212,6 +184,13 @@ fn unmodelled_bits(offset: u32) -> u64 {
         _ => u64::MAX,
     }
 }
+
+const TID_ARRAY: u32 = area::RCV_TID_ARRAY.ctxt(CTXT0).index(0).offset();
+const CTXT0: Ctxt = match Ctxt::new(0) {
+    Some(ctxt) => ctxt,
+    // PANIC: evaluated at compile time.
+    None => panic!("context 0 exists"),
+};
 
 /// Registers (port 0's copy, first of a row) with all of their effects modelled.
 const MODELLED: &[u32] = &[
@@ -277,6 +256,7 @@ const MODELLED: &[u32] = &[
     area::IB_SD_DDS_MAP_TABLE.port(Port::P0).index(0).offset(),
     area::MSIX_TABLE.index(0).offset(),
     area::RCV_EGR_ARRAY.index(0).offset(),
+    TID_ARRAY,
     user::RCV_HDR_HEAD.index(0).offset(),
     user::RCV_EGR_INDEX_HEAD.index(0).offset(),
     device::DCA_CTRL_A.offset(),
@@ -330,13 +310,5 @@ mod tests {
         store.write(device::SCRATCH.offset(), 1);
         assert_eq!(store.read(tail), 8);
         assert_eq!(store.unmodelled().collect::<Vec<_>>(), [(tail, 2)]);
-    }
-
-    #[test]
-    fn flow_table_entries_of_the_last_context_are_kept() {
-        let mut store = Store::new(Board::Qle7342);
-        let last = user::RCV_TID_FLOW_TABLE.ctxt(Ctxt::new(17).expect("exists")).index(31).offset();
-        store.write(last, 1 << 19);
-        assert_eq!(store.read(last), 1 << 19);
     }
 }

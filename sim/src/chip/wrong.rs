@@ -80,6 +80,16 @@ wrong_chips! {
     ScratchHalf = "scratch-half",
     /// A paged cable module shows its thresholds, whatever page is selected.
     QsfpPageIgnored = "qsfp-page-ignored",
+    /// The payload of an expected packet starts at the start of its page.
+    TidOffsetIgnored = "tid-offset-ignored",
+    /// An expected packet of any generation is in order.
+    FlowGenerationUnchecked = "flow-generation-unchecked",
+    /// An expected packet with any sequence number is in order.
+    FlowSequenceUnchecked = "flow-sequence-unchecked",
+    /// Packets in order have an entry, whether they ask for it or not.
+    HeaderSuppressionIgnored = "header-suppression-ignored",
+    /// A KD header with any checksum is accepted.
+    KdChecksumUnchecked = "kd-checksum-unchecked",
 }
 
 impl WrongChip {

@@ -3,7 +3,7 @@
 use super::tests::Bench;
 use super::twsi::tests::Master;
 use super::*;
-use qhca_regs::layout::{ArrayEntry, BufSize, Pbc};
+use qhca_regs::layout::{ArrayEntry, BufSize, FlowPsn, KdFlags, KdHeader, KdTid, Pbc, TidFlow};
 use qhca_regs::map::{area, counter, device, port, user};
 use qhca_regs::status::IntBits;
 use qhca_regs::{Buffer, Duration};
@@ -165,6 +165,34 @@ impl Story {
         (0..2).for_each(|_| self.read(counter::RX_DATA_PKT_CNT.port(P).offset()));
     }
 
+    /// Expected packets: in order, out of order, of another generation, with a wrong checksum.
+    fn expected(&mut self) {
+        let ctxt = qhca_regs::Ctxt::new(0).expect("exists");
+        let page = ArrayEntry::new(EAGER, BufSize::K4).expect("aligned").build();
+        self.bench.write(area::RCV_TID_ARRAY.ctxt(ctxt).index(1).offset(), page.0);
+        let flow = user::RCV_TID_FLOW_TABLE.ctxt(ctxt).index(2).offset();
+        let entry = TidFlow { valid: true, generation: 3, hdr_supp: true, ..TidFlow::default() };
+        self.bench.write(flow, entry.build().0);
+        let control = device::RcvCtrl::default().with_tid_flow_enable(true);
+        self.bench.write(device::RCV_CTRL.offset(), control.0);
+        self.head(ENTRIES - 1, 0);
+        for (generation, seq, flip) in [(3, 0, 0), (3, 2, 0), (2, 1, 0), (3, 1, 0x55)] {
+            let psn = FlowPsn { flow: 2, generation, seq }.build().value();
+            let mut bytes = vec![0, 2, 0, 1, 0, 16, 0, 2, 0xC0, 0, 0xFF, 0xFF, 0, 0x65, 0x6B, 0x78];
+            bytes.extend(psn.to_be_bytes());
+            let flags = KdFlags::HDR_SUPP;
+            let header = KdHeader { ctxt_low: 0, tid: KdTid::Tid(1), offset_dwords: 4, flags };
+            bytes.extend(header.build(16));
+            bytes[24] ^= flip;
+            bytes.resize(60, 0x77);
+            self.bench.deliver(P, &bytes, Meta::GOOD);
+        }
+        self.read(flow);
+        self.read(user::RCV_HDR_TAIL.index(0).offset());
+        self.memory();
+        (0..u64::from(ENTRIES)).for_each(|entry| self.rhf(entry));
+    }
+
     fn send(&mut self, index: usize, port: Port, dwords: std::ops::Range<usize>) {
         const LEN: u16 = 8;
         let mut words = Pbc::for_port(port, LEN).dwords().to_vec();
@@ -208,6 +236,7 @@ fn tell(wrong: WrongSet) -> Vec<u64> {
     Port::ALL.into_iter().for_each(|port| story.link(port));
     story.set_up_receive();
     story.receive();
+    story.expected();
     story.bench.pass(Duration::from_millis(1));
     story.sending();
     story.interrupts();

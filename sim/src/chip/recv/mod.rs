@@ -11,6 +11,8 @@
 
 mod admit;
 mod eager;
+mod expected;
+mod flow;
 mod place;
 mod queue;
 mod registers;
@@ -23,12 +25,14 @@ use super::account::Drop;
 use super::wrong::WrongChip;
 use super::{Chip, Host, Meta};
 use eager::{Eager, Partition};
+use flow::Flows;
 use place::{Arrival, Outcome};
 use qhca_regs::map::counter;
 use qhca_regs::status::IntBits;
 use qhca_regs::{Ctxt, Instant, Port};
 use queue::{Due, Geometry, Queue};
 use std::collections::VecDeque;
+use steer::Rules;
 
 /// Bytes of one credit.
 pub(super) const CREDIT_BYTES: usize = 64;
@@ -49,6 +53,7 @@ pub(super) struct PortReceiver {
 pub(super) struct Receiver {
     queues: [Queue; Ctxt::COUNT],
     eager: [Eager; Ctxt::COUNT],
+    flows: Flows,
     ports: [PortReceiver; 2],
     geometry: Geometry,
     partition: Partition,
@@ -72,6 +77,7 @@ impl Receiver {
         Self {
             queues: [Queue::new(); Ctxt::COUNT],
             eager: [Eager::default(); Ctxt::COUNT],
+            flows: Flows::new(),
             ports: Port::ALL.map(port),
             geometry: Geometry::default(),
             partition: Partition::from_code(0, single_port),
@@ -180,8 +186,13 @@ impl Chip {
         host: &mut impl Host,
     ) -> Outcome {
         let steering = &self.recv.ports[port.index()].steering;
-        let maps = !self.config.wrong.has(WrongChip::QpMapIgnored);
-        let route = steering.route(bytes, lrh, bth, self.recv.geometry.kd_dwords, self.recv.xrc_class, maps);
+        let rules = Rules {
+            kd_dwords: self.recv.geometry.kd_dwords,
+            xrc_class: self.recv.xrc_class,
+            maps: !self.config.wrong.has(WrongChip::QpMapIgnored),
+            sums: !self.config.wrong.has(WrongChip::KdChecksumUnchecked),
+        };
+        let route = steering.route(bytes, lrh, bth, rules);
         let ctxt = steer::existing(route.ctxt, self.recv.partition.ctxts)
             .filter(|ctxt| self.recv.queues[ctxt.index()].port == Some(port));
         let Some(ctxt) = ctxt else {
@@ -223,5 +234,7 @@ impl Chip {
     }
 }
 
+#[cfg(test)]
+mod expected_tests;
 #[cfg(test)]
 mod tests;

@@ -8,11 +8,11 @@ use super::super::config::EagerFull;
 use super::super::wrong::WrongChip;
 use super::super::{Chip, Host, Meta};
 use super::queue::RHF_DWORDS;
-use super::steer::{Kind, Lrh, Route};
-use qhca_regs::layout::{KdTid, PacketType, Rhf, RhfErrors, Slot};
+use super::steer::{Kd, Kind, Lrh, Route};
+use qhca_regs::layout::{KdFlags, KdTid, PacketType, Rhf, RhfErrors, Slot};
 use qhca_regs::map::{area, counter};
 use qhca_regs::status::{ErrBits, IntBits, PortErrBits};
-use qhca_regs::{Ctxt, Instant, Port};
+use qhca_regs::{Ctxt, Instant, Port, Psn};
 
 /// A packet that has found its context.
 pub(super) struct Arrival<'a> {
@@ -24,6 +24,27 @@ pub(super) struct Arrival<'a> {
     pub(super) meta: Meta,
 }
 
+impl Arrival<'_> {
+    /// What any entry of the packet says, wherever its payload goes.
+    #[inline]
+    pub(super) fn rhf(&self, chip: &Chip) -> Rhf {
+        let rhf = Rhf::default()
+            .with_len_dwords(self.lrh.len_dwords)
+            .with_seq(chip.recv.queues[self.ctxt.index()].seq.value());
+        match self.meta.icrc_ok || chip.config.wrong.has(WrongChip::IcrcFlagLost) {
+            true => rhf,
+            false => add_error(rhf, RhfErrors::ICRC),
+        }
+    }
+
+    /// The packet's sequence number; 0 if it has no BTH right after the LRH.
+    pub(super) fn psn(&self) -> Psn {
+        const PSN_AT: usize = Lrh::LEN_BYTES + 8;
+        let bytes = self.bytes.get(PSN_AT..).and_then(|rest| rest.first_chunk::<4>());
+        Psn::new(bytes.map_or(0, |&bytes| u32::from_be_bytes(bytes) & 0xFF_FFFF))
+    }
+}
+
 /// What became of a packet.
 pub(super) enum Outcome {
     /// Received or dropped.
@@ -33,15 +54,15 @@ pub(super) enum Outcome {
 }
 
 /// Where a packet's payload goes.
-struct Landing {
-    rhf: Rhf,
-    iova: Option<u64>,
-    room_bytes: usize,
+pub(super) struct Landing {
+    pub(super) rhf: Rhf,
+    pub(super) iova: Option<u64>,
+    pub(super) room_bytes: usize,
 }
 
 impl Landing {
-    fn nowhere(rhf: Rhf) -> Option<Self> {
-        Some(Self { rhf, iova: None, room_bytes: 0 })
+    pub(super) fn nowhere(rhf: Rhf) -> Self {
+        Self { rhf, iova: None, room_bytes: 0 }
     }
 }
 
@@ -49,26 +70,21 @@ impl Chip {
     /// Writes the packet to its context, or finds that it cannot.
     pub(super) fn place(&mut self, arrival: &Arrival, now: Instant, host: &mut impl Host) -> Outcome {
         let (ctxt, route) = (arrival.ctxt, arrival.route);
-        let overwrites = self.config.wrong.has(WrongChip::HeaderFullOverwrites);
-        if self.recv.queues[ctxt.index()].is_full(self.recv.geometry) && !overwrites {
-            if self.recv.dont_drop >> ctxt.index() & 1 != 0 {
-                return Outcome::Stalls;
-            }
-            self.overflow(arrival, Drop::HeaderFull, ErrBits::RCV_HDR_FULL_ERR, now, host);
-            return Outcome::Gone;
+        if let Kind::Kd(kd @ Kd { tid: KdTid::Tid(tid), .. }) = route.kind {
+            return self.place_expected(arrival, tid, kd, now, host);
+        }
+        if let Some(outcome) = self.refuse_if_full(arrival, now, host) {
+            return outcome;
         }
         let (header, payload) = arrival.bytes.split_at(route.header_bytes);
-        let rhf = Rhf::default()
-            .with_len_dwords(arrival.lrh.len_dwords)
-            .with_seq(self.recv.queues[ctxt.index()].seq.value());
-        let Some(mut landing) = self.land(arrival, rhf, payload.is_empty(), now, host) else {
+        let rhf = arrival.rhf(self);
+        let Some(landing) = self.land(arrival, rhf, payload.is_empty(), now, host) else {
             return Outcome::Gone;
         };
-        if !arrival.meta.icrc_ok && !self.config.wrong.has(WrongChip::IcrcFlagLost) {
-            landing.rhf = add_error(landing.rhf, RhfErrors::ICRC);
-        }
         self.write_packet(arrival, header, payload, landing, host);
-        if let Kind::Kd { urgent: true, .. } = route.kind {
+        if let Kind::Kd(kd) = route.kind
+            && kd.flags.contains(KdFlags::INTR)
+        {
             self.raise(IntBits::rcv_urg(ctxt), now, host);
         }
         self.check_avail(ctxt, now, host);
@@ -76,7 +92,14 @@ impl Chip {
     }
 
     /// Counts a packet that its context has no room for.
-    fn overflow(&mut self, arrival: &Arrival, why: Drop, error: ErrBits, now: Instant, host: &mut impl Host) {
+    pub(super) fn overflow(
+        &mut self,
+        arrival: &Arrival,
+        why: Drop,
+        error: ErrBits,
+        now: Instant,
+        host: &mut impl Host,
+    ) {
         self.account.overflow(arrival.port, arrival.ctxt, why);
         self.counters.bump_ctxt(counter::RX_HDR_EGR_OVFL_CNT, arrival.ctxt);
         self.raise_err(error, now, host);
@@ -94,19 +117,11 @@ impl Chip {
         match arrival.route.kind {
             Kind::BadKd => {
                 self.raise_port_err(arrival.port, PortErrBits::RCV_HDR_ERR, now, host);
-                Landing::nowhere(add_error(rhf.with_kind(PacketType::Error), RhfErrors::KHDR))
+                Some(Landing::nowhere(add_error(rhf.with_kind(PacketType::Error), RhfErrors::KHDR)))
             }
-            Kind::Kd { tid: KdTid::Tid(tid), offset_dwords, .. } => {
-                let rhf = rhf.with_kind(PacketType::Expected);
-                let landing = self.land_expected(arrival, tid, offset_dwords, rhf);
-                if landing.iova.is_none() {
-                    self.raise_port_err(arrival.port, PortErrBits::RCV_BAD_TID_ERR, now, host);
-                }
-                Some(landing)
-            }
-            Kind::Kd { .. } if empty => Landing::nowhere(rhf.with_kind(PacketType::Eager)),
-            Kind::Plain if empty => Landing::nowhere(rhf.with_kind(PacketType::Ib)),
-            Kind::Kd { .. } => self.land_eager(arrival, rhf.with_kind(PacketType::Eager), now, host),
+            Kind::Kd(_) if empty => Some(Landing::nowhere(rhf.with_kind(PacketType::Eager))),
+            Kind::Plain if empty => Some(Landing::nowhere(rhf.with_kind(PacketType::Ib))),
+            Kind::Kd(_) => self.land_eager(arrival, rhf.with_kind(PacketType::Eager), now, host),
             Kind::Plain => self.land_eager(arrival, rhf.with_kind(PacketType::Ib), now, host),
         }
     }
@@ -137,7 +152,7 @@ impl Chip {
                 EagerFull::Report => false,
                 EagerFull::ReportAsUsed => true,
             };
-            return Landing::nowhere(add_error(rhf.with_uses_egr_buf(used), RhfErrors::TID));
+            return Some(Landing::nowhere(add_error(rhf.with_uses_egr_buf(used), RhfErrors::TID)));
         }
         let entry = self.store.get(area::RCV_EGR_ARRAY.index(eager.base + index).offset());
         eager.step();
@@ -147,28 +162,7 @@ impl Chip {
         }
         self.account.drop(arrival.port, Drop::EagerInvalid);
         self.counters.bump(counter::RX_TID_VALID_ERR_CNT, 1);
-        Landing::nowhere(add_error(rhf, RhfErrors::TID))
-    }
-
-    /// An expected packet without flow checks: its payload goes into the page of its TID, if that is valid (F-346).
-    fn land_expected(&mut self, arrival: &Arrival, tid: u16, offset_dwords: u16, rhf: Rhf) -> Landing {
-        let array = area::RCV_TID_ARRAY.ctxt(arrival.ctxt);
-        let entry = match u32::from(tid) {
-            tid if tid < array.len() => self.store.get(array.index(tid).offset()),
-            _ => 0,
-        };
-        let offset = 4 * usize::from(offset_dwords);
-        match Slot::parse(area::RcvArrayEntry(entry)) {
-            Slot::Buffer(buffer) if offset < buffer.size().bytes() => {
-                let iova = Some(buffer.iova() + offset as u64);
-                Landing { rhf, iova, room_bytes: buffer.size().bytes() - offset }
-            }
-            _ => {
-                self.account.drop(arrival.port, Drop::InvalidTid);
-                self.counters.bump(counter::RX_TID_VALID_ERR_CNT, 1);
-                Landing { rhf: add_error(rhf, RhfErrors::TID), iova: None, room_bytes: 0 }
-            }
-        }
+        Some(Landing::nowhere(add_error(rhf, RhfErrors::TID)))
     }
 
     /// How many eager buffers the chip passes over this time (F-331).
@@ -184,7 +178,7 @@ impl Chip {
     }
 
     /// Payload, header, RHF, tail: in this order, so that whoever sees the RHF finds the rest in place.
-    fn write_packet(
+    pub(super) fn write_packet(
         &mut self,
         arrival: &Arrival,
         header: &[u8],
@@ -192,8 +186,29 @@ impl Chip {
         landing: Landing,
         host: &mut impl Host,
     ) {
-        let (port, mut rhf) = (arrival.port, landing.rhf);
+        let port = arrival.port;
         let mut refused = 0;
+        let rhf = self.write_payload(port, payload, &landing, &mut refused, host);
+        let rhf = self.write_entry(arrival.ctxt, header, rhf, &mut refused, host);
+        self.account.dma_refused += refused;
+        if refused > 0 {
+            self.account.drop(port, Drop::DmaRefused);
+        } else if rhf.is_good() && !rhf.errors().intersects(RhfErrors::TF_SEQ | RhfErrors::TF_GEN) {
+            self.account.received[port.index()] += 1;
+        }
+    }
+
+    /// Writes as much of the payload as has room; returns what the entry will say.
+    #[inline]
+    pub(super) fn write_payload(
+        &mut self,
+        port: Port,
+        payload: &[u8],
+        landing: &Landing,
+        refused: &mut u64,
+        host: &mut impl Host,
+    ) -> Rhf {
+        let mut rhf = landing.rhf;
         if let Some(iova) = landing.iova {
             let fits = &payload[..payload.len().min(landing.room_bytes)];
             if fits.len() < payload.len() {
@@ -201,15 +216,9 @@ impl Chip {
                 rhf = add_error(rhf, RhfErrors::LEN);
             }
             let shift = 4 * u64::from(self.config.wrong.has(WrongChip::PayloadShifted));
-            refused += u64::from(host.dma_write(iova + shift, fits).is_err());
+            *refused += u64::from(host.dma_write(iova + shift, fits).is_err());
         }
-        rhf = self.write_entry(arrival.ctxt, header, rhf, &mut refused, host);
-        self.account.dma_refused += refused;
-        if refused > 0 {
-            self.account.drop(port, Drop::DmaRefused);
-        } else if rhf.is_good() {
-            self.account.received[port.index()] += 1;
-        }
+        rhf
     }
 
     /// Writes the entry at the tail and steps past it; returns the RHF as written.
@@ -245,6 +254,6 @@ impl Chip {
     }
 }
 
-fn add_error(rhf: Rhf, error: RhfErrors) -> Rhf {
+pub(super) fn add_error(rhf: Rhf, error: RhfErrors) -> Rhf {
     rhf.with_errors(rhf.errors() | error)
 }

@@ -4,6 +4,7 @@ use super::super::store::USER_PAGE_BYTES;
 use super::super::wrong::WrongChip;
 use super::super::{Chip, Host};
 use super::eager::Partition;
+use qhca_regs::layout::TidFlow;
 use qhca_regs::map::{device, port, user};
 use qhca_regs::status::ErrBits;
 use qhca_regs::{Ctxt, Instant, Port};
@@ -19,6 +20,9 @@ const TAIL: u32 = user::RCV_HDR_TAIL.index(0).offset() - USER_START;
 const HEAD: u32 = user::RCV_HDR_HEAD.index(0).offset() - USER_START;
 const EGR_TAIL: u32 = user::RCV_EGR_INDEX_TAIL.index(0).offset() - USER_START;
 const EGR_HEAD: u32 = user::RCV_EGR_INDEX_HEAD.index(0).offset() - USER_START;
+/// The flow table's place in a user page, as in PSM's and the stock driver's mapping.
+const FLOWS: u32 = 0x1000;
+const FLOWS_END: u32 = FLOWS + 8 * TidFlow::COUNT as u32 - 1;
 
 /// Context and byte of a user register.
 fn user_place(offset: u32) -> Option<(Ctxt, u32)> {
@@ -37,6 +41,7 @@ impl Chip {
             HEAD => queue.head_register().0,
             EGR_TAIL => u64::from(eager.tail),
             EGR_HEAD => u64::from(eager.head()),
+            FLOWS..=FLOWS_END => self.recv.flows.read(ctxt, ((byte - FLOWS) / 8) as usize),
             _ => self.store.read(offset),
         }
     }
@@ -60,6 +65,7 @@ impl Chip {
                 self.release_held(now, host);
             }
             EGR_HEAD => self.recv.eager[ctxt.index()].move_head(value),
+            FLOWS..=FLOWS_END => self.recv.flows.write(ctxt, ((byte - FLOWS) / 8) as usize, value),
             _ => {
                 self.store.write(offset, value);
             }
@@ -89,6 +95,7 @@ impl Chip {
         }
         self.recv.dont_drop = control.dont_drop_rhq_full();
         self.recv.tail_updates = control.tail_upd();
+        self.recv.flows.enabled = control.tid_flow_enable();
         self.recv.xrc_class = control.xrc_type_code();
         let changed = control.intr_avail() ^ self.recv.int_avail;
         self.recv.int_avail = control.intr_avail();

@@ -10,7 +10,8 @@
 //!                  else                      -> the port's kernel context
 //! ```
 
-use qhca_regs::layout::{KdHeader, KdTid};
+use qhca_regs::layout::kd_header::KdError;
+use qhca_regs::layout::{KdFlags, KdHeader, KdTid};
 use qhca_regs::{Ctxt, Port, Qpn};
 
 /// What is read of a packet's LRH.
@@ -83,18 +84,27 @@ impl Bth {
     }
 }
 
+/// What the chip acts on in a KD header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kd {
+    pub(super) tid: KdTid,
+    pub(super) offset_dwords: u16,
+    pub(super) flags: KdFlags,
+}
+
+impl From<KdHeader> for Kd {
+    fn from(header: KdHeader) -> Self {
+        Self { tid: header.tid, offset_dwords: header.offset_dwords, flags: header.flags }
+    }
+}
+
 /// What kind of packet it is, for the chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Anything without a KD header.
     Plain,
     /// A KD packet with a valid header.
-    Kd {
-        tid: KdTid,
-        offset_dwords: u16,
-        /// Wants `RcvUrg`.
-        urgent: bool,
-    },
+    Kd(Kd),
     /// A KD packet whose header the chip cannot accept.
     BadKd,
 }
@@ -107,6 +117,19 @@ pub(super) struct Route {
     pub(super) kind: Kind,
     /// Bytes of the packet that go to the queue entry.
     pub(super) header_bytes: usize,
+}
+
+/// What all ports of a chip go by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// Dwords of a KD header beyond the BTH that are kept in the entry.
+    pub(super) kd_dwords: u32,
+    /// Opcodes of this class carry an XRC extension header.
+    pub(super) xrc_class: u8,
+    /// False for a chip that does not look at its QP map.
+    pub(super) maps: bool,
+    /// False for a chip that does not look at the KD header's checksum.
+    pub(super) sums: bool,
 }
 
 /// What one port's registers say on steering.
@@ -150,46 +173,38 @@ impl Steering {
         matches(DEFAULT_PKEY) || self.pkeys.iter().any(|&own| own & PKEY_BASE != 0 && matches(own))
     }
 
-    /// Where the packet goes; `kd_dwords` of a KD header beyond the BTH are kept in the entry, and opcodes of class
-    /// `xrc_class` carry an XRC extension header. `maps` is false for a chip that does not look at its map.
+    /// Where the packet goes, by the chip's `rules`.
     #[inline]
-    pub(super) fn route(
-        &self,
-        bytes: &[u8],
-        lrh: Lrh,
-        bth: Bth,
-        kd_dwords: u32,
-        xrc_class: u8,
-        maps: bool,
-    ) -> Route {
+    pub(super) fn route(&self, bytes: &[u8], lrh: Lrh, bth: Bth, rules: Rules) -> Route {
         let qp = bth.dest_qp;
         if lrh.next == 2 && self.is_kd(qp) {
-            return route_kd(bytes, lrh, bth, kd_dwords);
+            return route_kd(bytes, lrh, bth, rules);
         }
         let ctxt = match qp {
             _ if qp == Qpn::MULTICAST.value() => self.multicast_ctxt,
-            _ if self.map_enabled && maps => self.map[(qp >> 1 & 31) as usize],
+            _ if self.map_enabled && rules.maps => self.map[(qp >> 1 & 31) as usize],
             _ => self.kernel_ctxt,
         };
-        let header_bytes = bth.end() + 4 * extension_dwords(bth.opcode, xrc_class);
+        let header_bytes = bth.end() + 4 * extension_dwords(bth.opcode, rules.xrc_class);
         Route { ctxt, kind: Kind::Plain, header_bytes: header_bytes.min(bytes.len()) }
     }
 }
 
-fn route_kd(bytes: &[u8], lrh: Lrh, bth: Bth, kd_dwords: u32) -> Route {
+fn route_kd(bytes: &[u8], lrh: Lrh, bth: Bth, rules: Rules) -> Route {
     let start = bth.end();
-    let header_bytes = (start + 4 * kd_dwords as usize).min(bytes.len());
+    let header_bytes = (start + 4 * rules.kd_dwords as usize).min(bytes.len());
     let high = (bth.dest_qp as u8 & 1) << 4;
     let Some(raw) = bytes.get(start..).and_then(|rest| rest.first_chunk::<{ KdHeader::LEN_BYTES }>()) else {
         return Route { ctxt: high, kind: Kind::BadKd, header_bytes };
     };
     let ctxt = high | raw[3] & 0xF;
     let kind = match KdHeader::parse(*raw, lrh.len_dwords) {
-        Ok(kd) => Kind::Kd {
-            tid: kd.tid,
-            offset_dwords: kd.offset_dwords,
-            urgent: kd.flags.contains(qhca_regs::layout::KdFlags::INTR),
-        },
+        Ok(header) => Kind::Kd(header.into()),
+        Err(KdError::Checksum { expected, .. }) if !rules.sums => {
+            let mut mended = *raw;
+            mended[4..6].copy_from_slice(&expected.to_le_bytes());
+            KdHeader::parse(mended, lrh.len_dwords).map_or(Kind::BadKd, |header| Kind::Kd(header.into()))
+        }
         Err(_) => Kind::BadKd,
     };
     Route { ctxt, kind, header_bytes }
@@ -240,6 +255,8 @@ pub(super) fn existing(ctxt: u8, usable: u32) -> Option<Ctxt> {
 mod tests {
     use super::*;
 
+    const RULES: Rules = Rules { kd_dwords: 9, xrc_class: 5, maps: true, sums: true };
+
     /// Opcode, dwords after the BTH; from the tables of IBTA volume 1, chapter 9.
     const LENGTHS: [(u8, usize); 14] = [
         (0x04, 0), // RC SEND only
@@ -283,8 +300,8 @@ mod tests {
         let bth = Bth::parse(&bytes, lrh).expect("whole");
         steering.bthqp = 0x65_6B78;
         steering.map[3] = 9;
-        assert_eq!(steering.route(&bytes, lrh, bth, 9, 5, true).ctxt, 1, "the port's own context");
+        assert_eq!(steering.route(&bytes, lrh, bth, RULES).ctxt, 1, "the port's own context");
         steering.map_enabled = true;
-        assert_eq!(steering.route(&bytes, lrh, bth, 9, 5, true).ctxt, 9);
+        assert_eq!(steering.route(&bytes, lrh, bth, RULES).ctxt, 9);
     }
 }

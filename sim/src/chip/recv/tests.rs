@@ -10,20 +10,20 @@ use qhca_regs::layout::{ArrayEntry, BufSize, KdFlags, KdHeader, KdTid, PacketTyp
 use qhca_regs::map::{area, device, port, user};
 use qhca_regs::status::{ErrBits, PortErrBits};
 
-const P: Port = Port::P0;
-const QUEUE: u64 = 0x10_0000;
-const EAGER: u64 = 0x20_0000;
+pub(super) const P: Port = Port::P0;
+pub(super) const QUEUE: u64 = 0x10_0000;
+pub(super) const EAGER: u64 = 0x20_0000;
 const TAIL: u64 = 0x30_0000;
-const ENTRIES: u32 = 16;
+pub(super) const ENTRIES: u32 = 16;
 const ENTRY_BYTES: u64 = 128;
 const KD_QP: u32 = 0x65_6B78;
 
-fn ctxt0() -> Ctxt {
+pub(super) fn ctxt0() -> Ctxt {
     Ctxt::new(0).expect("exists")
 }
 
 /// Context 0 of port 0 with a queue of 16 entries and 2 KiB eager buffers, the link ACTIVE.
-fn ready(habits: Habits) -> Bench {
+pub(super) fn ready(habits: Habits) -> Bench {
     let mut bench = Bench::with(Config { habits, ..Config::default() });
     bench.host.map(QUEUE, (ENTRY_BYTES * u64::from(ENTRIES)) as usize);
     bench.host.map(EAGER, 1024 * 0x800);
@@ -46,18 +46,18 @@ fn ready(habits: Habits) -> Bench {
     bench
 }
 
-fn control(bench: &mut Bench, change: impl Fn(device::RcvCtrl) -> device::RcvCtrl) {
+pub(super) fn control(bench: &mut Bench, change: impl Fn(device::RcvCtrl) -> device::RcvCtrl) {
     let control = device::RcvCtrl::default().with_intr_avail(0x3_FFFF).with_xrc_type_code(5);
     bench.write(device::RCV_CTRL.offset(), change(control).0);
 }
 
-fn head(bench: &mut Bench, entry: u32, counter: u16) {
+pub(super) fn head(bench: &mut Bench, entry: u32, counter: u16) {
     let value = user::RcvHdrHead::default().with_rcv_head_pointer(entry * 32).with_counter(counter);
     bench.write(user::RCV_HDR_HEAD.index(0).offset(), value.0);
 }
 
 /// A UC SEND-only packet for `qp` with `payload` bytes.
-fn packet(qp: u32, pkey: u16, payload: usize) -> Vec<u8> {
+pub(super) fn packet(qp: u32, pkey: u16, payload: usize) -> Vec<u8> {
     let dwords = (8 + 12 + payload) / 4 + 1;
     let mut bytes = vec![0, 2, 0, 1, (dwords >> 8) as u8, dwords as u8, 0, 2];
     bytes.extend([0x24, 0]);
@@ -68,7 +68,7 @@ fn packet(qp: u32, pkey: u16, payload: usize) -> Vec<u8> {
     bytes
 }
 
-fn rhf(bench: &mut Bench, entry: u64) -> Rhf {
+pub(super) fn rhf(bench: &mut Bench, entry: u64) -> Rhf {
     Rhf(bench.host.qword(QUEUE + entry * ENTRY_BYTES + 120))
 }
 
@@ -339,7 +339,7 @@ fn nothing_is_received_while_the_link_is_down_and_only_vl15_in_init() {
 }
 
 /// A KD packet for `tid` with `payload` bytes after its full header.
-fn kd(tid: KdTid, offset_dwords: u16, flags: KdFlags, payload: usize) -> Vec<u8> {
+pub(super) fn kd(tid: KdTid, offset_dwords: u16, flags: KdFlags, payload: usize) -> Vec<u8> {
     let mut bytes = packet(KD_QP, 0xFFFF, 36 + payload);
     let dwords = (bytes.len() / 4 + 1) as u16;
     let header = KdHeader { ctxt_low: 0, tid, offset_dwords, flags }.build(dwords);
