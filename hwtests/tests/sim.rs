@@ -148,6 +148,10 @@ fn noticed_by(wrong: WrongChip) -> &'static str {
         WrongChip::ActiveWithoutArmed => "active-needs-armed",
         WrongChip::LinkChangeSilent => "link-change-interrupts",
         WrongChip::ScratchHalf => "scratch",
+        WrongChip::SdmaHeadNotWritten => "sdma-head",
+        WrongChip::SdmaCleanupSilent | WrongChip::SdmaHaltSilent => "sdma-halt",
+        WrongChip::SdmaGenerationIgnored => "sdma-generation",
+        WrongChip::SdmaIntrIgnored => "sdma-interrupt",
         WrongChip::QsfpPageIgnored => "qsfp",
         WrongChip::TidOffsetIgnored => "expected-receive",
         WrongChip::FlowGenerationUnchecked => "flow-generation",
@@ -159,6 +163,11 @@ fn noticed_by(wrong: WrongChip) -> &'static str {
 
 /// Deviations that no check looks at. A check that comes to notice one takes it off this list.
 const UNNOTICED: &[WrongChip] = &[
+    WrongChip::SdmaHeadNotWritten,
+    WrongChip::SdmaCleanupSilent,
+    WrongChip::SdmaHaltSilent,
+    WrongChip::SdmaGenerationIgnored,
+    WrongChip::SdmaIntrIgnored,
     WrongChip::QsfpPageIgnored,
     WrongChip::TidOffsetIgnored,
     WrongChip::FlowGenerationUnchecked,

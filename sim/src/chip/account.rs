@@ -51,11 +51,13 @@ pub enum Drop {
     SendRefused,
     /// Sending: discarded by a disarm, drain or abort.
     SendCancelled,
+    /// Sending: a send DMA descriptor was wrong, and the clean-up dropped what had been taken in.
+    SendDescriptor,
 }
 
 impl Drop {
     /// How many reasons there are.
-    pub const COUNT: usize = 21;
+    pub const COUNT: usize = 22;
 
     /// Every reason.
     pub const ALL: [Self; Self::COUNT] = [
@@ -80,6 +82,7 @@ impl Drop {
         Self::SendLinkDown,
         Self::SendRefused,
         Self::SendCancelled,
+        Self::SendDescriptor,
     ];
 
     /// The reason in a word or two, for tables.
@@ -106,6 +109,7 @@ impl Drop {
             Self::SendLinkDown => "send: link down",
             Self::SendRefused => "send: refused",
             Self::SendCancelled => "send: cancelled",
+            Self::SendDescriptor => "send: descriptor",
         }
     }
 }
@@ -121,6 +125,8 @@ pub struct Account {
     pub suppressed: [u64; 2],
     /// Packets put on the wire, each port.
     pub sent: [u64; 2],
+    /// Errors that stopped the send DMA engine of each port.
+    pub sdma_faults: [u64; 2],
     /// DMA accesses that the host refused.
     pub dma_refused: u64,
     /// Link commands that the state did not allow.
@@ -135,6 +141,7 @@ impl Account {
             received: [0; 2],
             suppressed: [0; 2],
             sent: [0; 2],
+            sdma_faults: [0; 2],
             dma_refused: 0,
             link_commands_ignored: 0,
         }

@@ -63,7 +63,7 @@ pub struct Habits {
     pub skip_eager_every: u32,
 }
 
-/// How long things take. All figures that no source gives are guesses (F-340).
+/// How long things take. All figures that no source gives are guesses (F-340, F-411).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// One step of link training, from one training state to the next.
@@ -72,6 +72,12 @@ pub struct Timing {
     pub link_command: Duration,
     /// One unit of `RcvAvailTimeOut`.
     pub avail_timeout_unit: Duration,
+    /// One unit of `SendDmaReloadCnt`.
+    pub sdma_idle_unit: Duration,
+    /// From `SDmaHalt` to `SDmaHaltErr`.
+    pub sdma_halt: Duration,
+    /// From `SDmaCleanup` to `SDmaCleanupDone`.
+    pub sdma_cleanup: Duration,
     /// Whether a packet occupies the line for as long as its bytes take at the link's speed. Off, packets leave the
     /// moment they are launched, and whoever carries them keeps the time.
     pub pace_line: bool,
@@ -83,6 +89,9 @@ impl Default for Timing {
             training_step: Duration::from_micros(100),
             link_command: Duration::from_micros(10),
             avail_timeout_unit: Duration::from_nanos(256),
+            sdma_idle_unit: Duration::from_nanos(256),
+            sdma_halt: Duration::from_micros(1),
+            sdma_cleanup: Duration::from_micros(2),
             pace_line: false,
         }
     }

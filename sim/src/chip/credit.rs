@@ -119,6 +119,9 @@ impl Chip {
         credits.received = update.sent;
         self.counters.bump_port(counter::RX_FLOW_PKT_CNT, port, 1);
         self.pump(port, now, host);
+        if self.sdma.wants_turn() {
+            self.turn_engines(now, host);
+        }
     }
 
     /// When [`flow_update`](Self::flow_update) would have something to tell, on a cable that carries credits.

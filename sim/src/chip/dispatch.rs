@@ -41,10 +41,15 @@ mod at {
         port_offsets! {
             ERR_MASK ERR_STATUS ERR_CLEAR TXE_STATUS RCV_CTRL RCV_BTHQP RCV_QP_MAP_TABLE_A RCV_QP_MAP_TABLE_F
             RCV_PARTITION_KEY RCV_QP_MULTICAST_CONTEXT SEND_CTRL IBC_STATUS_A IBC_CTRL_A IBC_CTRL_B
-            IBPCS_CONFIG
+            IBPCS_CONFIG SEND_DMA_IDLE_CNT SEND_DMA_RELOAD_CNT SEND_DMA_DESC_CNT SEND_DMA_BASE SEND_DMA_LEN_GEN
+            SEND_DMA_TAIL SEND_DMA_HEAD SEND_DMA_HEAD_ADDR SEND_DMA_STATUS
         }
         pub(in super::super) const RX_CREDIT_VL: u32 = port::RX_CREDIT_VL.port(Port::P0).index(0).offset();
         pub(in super::super) const RX_CREDIT_VL_END: u32 = RX_CREDIT_VL + 8 * 8 - 1;
+        pub(in super::super) const BUF_MASK: u32 = port::SEND_DMA_BUF_MASK.port(Port::P0).index(0).offset();
+        pub(in super::super) const BUF_MASK_END: u32 = BUF_MASK + 8 * 3 - 1;
+        pub(in super::super) const BUF_USED: u32 = port::SEND_DMA_BUF_USED.port(Port::P0).index(0).offset();
+        pub(in super::super) const BUF_USED_END: u32 = BUF_USED + 8 * 3 - 1;
     }
 
     /// Port 0's page starts one stride from the start of the BAR.
@@ -76,7 +81,7 @@ impl Chip {
     pub(super) fn read_at(&mut self, offset: u32, now: Instant) -> u64 {
         match offset {
             0..at::PORTS => self.read_device(offset, now),
-            at::PORTS..=at::PORTS_END => self.read_port(offset),
+            at::PORTS..=at::PORTS_END => self.read_port(offset, now),
             at::AVAIL..=at::AVAIL_END => self.read_avail(offset),
             counter::START..=at::COUNTERS_END => self.counters.read(offset, self.config.wrong),
             // Send buffers cannot be read.
@@ -125,12 +130,16 @@ impl Chip {
         }
     }
 
-    fn read_port(&self, offset: u32) -> u64 {
+    fn read_port(&self, offset: u32, now: Instant) -> u64 {
         let (port, place) = port_place(offset);
         match place {
             at::p::ERR_STATUS => self.err.port_status(port),
             at::p::IBC_STATUS_A => self.links[port.index()].status(),
             at::p::TXE_STATUS => self.txe_status(port, offset),
+            at::p::SEND_DMA_HEAD => self.sdma_head(port),
+            at::p::SEND_DMA_STATUS => self.sdma_status(port),
+            at::p::SEND_DMA_IDLE_CNT => self.sdma_idle_count(port, now),
+            at::p::BUF_USED..=at::p::BUF_USED_END => self.sdma_used(port, (place - at::p::BUF_USED) / 8),
             at::p::RX_CREDIT_VL..=at::p::RX_CREDIT_VL_END => self.read_rx_credit(port, offset),
             _ => self.store.read(offset),
         }
@@ -203,7 +212,20 @@ impl Chip {
             | at::p::RCV_BTHQP
             | at::p::RCV_PARTITION_KEY
             | at::p::RCV_QP_MULTICAST_CONTEXT => self.write_steering(port),
-            at::p::SEND_CTRL => self.write_port_send_ctrl(port, held, now, host),
+            at::p::SEND_CTRL => {
+                // The clean-up command acts once and does not stick (F-401).
+                self.store.set(offset, port::SendCtrl(held).with_sdma_cleanup(false).0);
+                self.write_port_send_ctrl(port, held, now, host);
+            }
+            at::p::SEND_DMA_BASE => self.write_sdma_base(port, held),
+            at::p::SEND_DMA_LEN_GEN => self.write_sdma_len_gen(port, held),
+            at::p::SEND_DMA_TAIL => self.write_sdma_tail(port, held, now, host),
+            at::p::SEND_DMA_HEAD_ADDR => self.write_sdma_head_addr(port, held),
+            at::p::SEND_DMA_RELOAD_CNT => self.write_sdma_reload(port, held),
+            at::p::SEND_DMA_DESC_CNT => self.write_sdma_desc_cnt(port, held),
+            at::p::BUF_MASK..=at::p::BUF_MASK_END => {
+                self.write_sdma_buf_mask(port, (place - at::p::BUF_MASK) / 8, held, now, host);
+            }
             at::p::IBC_CTRL_A => self.write_ibc_ctrl_a(port, held, now, host),
             at::p::IBC_CTRL_B => self.write_ibc_ctrl_b(port, held, now, host),
             at::p::IBPCS_CONFIG => self.write_pcs_config(port, held, now, host),

@@ -76,7 +76,7 @@ impl Chip {
         self.follow_levels(now, host);
     }
 
-    fn raise_hw_err(&mut self, bits: HwErrBits, now: Instant, host: &mut impl Host) {
+    pub(super) fn raise_hw_err(&mut self, bits: HwErrBits, now: Instant, host: &mut impl Host) {
         self.err.hardware.status |= bits.bits() & HwErrBits::NAMED.bits();
         self.follow_levels(now, host);
     }

@@ -290,6 +290,9 @@ impl Chip {
             self.take_down(port, true, now, host);
         }
         self.look_at_link(port, now, host);
+        if self.sdma.wants_turn() {
+            self.turn_engines(now, host);
+        }
     }
 
     /// What `port` shows the other end of its cable.

@@ -16,8 +16,8 @@
 //! It shares nothing with the driver above `qhca-regs`: a model that borrowed the driver's idea of the chip would
 //! agree with the driver's mistakes. What no source states is listed as a guess in `docs/chip/facts.md` (F-300 on).
 //!
-//! Not modelled yet, and counted when written ([`Chip::unmodelled`]): send DMA, freeze,
-//! chip reset, heartbeat, performance sampling.
+//! Not modelled yet, and counted when written ([`Chip::unmodelled`]): freeze, chip reset, heartbeat, performance
+//! sampling.
 
 pub mod account;
 mod ahb;
@@ -34,6 +34,7 @@ mod link;
 pub mod log;
 pub mod packet;
 mod recv;
+mod sdma;
 mod send;
 mod store;
 #[cfg(test)]
@@ -66,6 +67,7 @@ use qhca_regs::map::port;
 use qhca_regs::status::{ErrBits, HwErrBits, PortErrBits};
 use qhca_regs::{BAR_LEN_BYTES, GONE, Instant, Port};
 use recv::Receiver;
+use sdma::Sdma;
 use send::Sender;
 use std::collections::VecDeque;
 use store::Store;
@@ -121,6 +123,7 @@ pub struct Chip {
     credits: [Credits; 2],
     recv: Receiver,
     send: Sender,
+    sdma: Sdma,
     account: Account,
     log: Log,
     pool: Pool,
@@ -150,6 +153,7 @@ impl Chip {
             credits: Default::default(),
             recv: Receiver::new(single_port),
             send: Sender::new(),
+            sdma: Sdma::new(),
             account: Account::new(),
             log: Log::default(),
             pool: Pool::default(),
@@ -232,6 +236,9 @@ impl Chip {
     /// A port in loopback receives what it has sent.
     #[inline]
     fn deliver_looped(&mut self, now: Instant, host: &mut impl Host) {
+        if self.sdma.wants_turn() {
+            self.turn_engines(now, host);
+        }
         while let Some(packet) = self.looped.pop_front() {
             self.receive(packet.port, &packet.bytes, packet.meta, now, host);
             self.pool.give(packet.bytes);
@@ -257,6 +264,7 @@ impl Chip {
             self.advance_link(port, now, host);
         }
         self.advance_send(now, host);
+        self.advance_sdma(now, host);
         self.advance_receive(now, host);
         self.deliver_looped(now, host);
     }
@@ -265,7 +273,10 @@ impl Chip {
     pub fn next_deadline(&self) -> Option<Instant> {
         let links = self.links.iter().filter_map(Link::next_deadline).min();
         let credits = Port::ALL.into_iter().filter_map(|port| self.flow_deadline(port)).min();
-        [links, credits, self.send.next_deadline(), self.recv.next_timer()].into_iter().flatten().min()
+        [links, credits, self.send.next_deadline(), self.sdma.next_deadline(), self.recv.next_timer()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Raises error bits as a fault would.

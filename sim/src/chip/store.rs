@@ -166,18 +166,18 @@ fn writable_bits(offset: u32) -> Option<u64> {
 /// Bits of the register at `offset` (port 0's copy, first of a row) whose effect no chapter models: none for the
 /// registers that a chapter handles or that only hold a value, all for the rest.
 fn unmodelled_bits(offset: u32) -> u64 {
-    const SDMA_BITS: u64 = 0x1F << 8;
     const HEARTBEAT_AND_EQUALISER: u64 = 0x7FF << 16 | 0x7F << 9;
     if MODELLED.contains(&offset) {
         return 0;
     }
     match offset {
-        o if o == device::CONTROL.offset() => u64::MAX >> 1,
+        // But for SDmaDescFetchPriorityEn (F-412).
+        o if o == device::CONTROL.offset() => !(1 << 4),
         // Diagnostic, and ForceIBCBusToSPCParityErr_0, which has no status bit (F-321).
         o if o == device::HW_DIAG_CTRL.offset() => 1 << 63 | 1 << 12,
         o if o == device::RCV_CTRL.offset() => 0xFFFF << 48,
         o if o == p0(port::RCV_CTRL) => 1 << 42,
-        o if o == p0(port::SEND_CTRL) => SDMA_BITS | 1 << 15 | 1 << 7,
+        o if o == p0(port::SEND_CTRL) => 1 << 15 | 1 << 7,
         o if o == p0(port::IBC_CTRL_B) => HEARTBEAT_AND_EQUALISER,
         o if o == device::SEND_CTRL.offset() => 1 << 4,
         o if o == p0(port::IB_SDTEST_IF_TX) => !(0x7 << 2),
@@ -237,6 +237,15 @@ const MODELLED: &[u32] = &[
     p0(port::RX_CREDIT_VL15),
     port::RX_CREDIT_VL.port(Port::P0).index(0).offset(),
     p0(port::SEND_CHECK_CONTROL),
+    p0(port::SEND_DMA_BASE),
+    p0(port::SEND_DMA_LEN_GEN),
+    p0(port::SEND_DMA_TAIL),
+    p0(port::SEND_DMA_HEAD_ADDR),
+    p0(port::SEND_DMA_RELOAD_CNT),
+    p0(port::SEND_DMA_DESC_CNT),
+    port::SEND_DMA_BUF_MASK.port(Port::P0).index(0).offset(),
+    // Which engine fetches first, where fetching takes no time (F-412).
+    p0(port::SEND_DMA_PRIORITY_THLD),
     p0(port::SEND_IBSLID_MASK),
     p0(port::SEND_IBSLID_ASSIGN),
     p0(port::IBC_CTRL_A),
@@ -304,11 +313,11 @@ mod tests {
     #[test]
     fn write_without_modelled_effect_is_counted_by_register() {
         let mut store = Store::new(Board::Qle7342);
-        let tail = port::SEND_DMA_TAIL.port(Port::P1).offset();
-        store.write(tail, 7);
-        store.write(tail, 8);
+        let interval = port::PS_INTERVAL.port(Port::P1).offset();
+        store.write(interval, 7);
+        store.write(interval, 8);
         store.write(device::SCRATCH.offset(), 1);
-        assert_eq!(store.read(tail), 8);
-        assert_eq!(store.unmodelled().collect::<Vec<_>>(), [(tail, 2)]);
+        assert_eq!(store.read(interval), 8);
+        assert_eq!(store.unmodelled().collect::<Vec<_>>(), [(interval, 2)]);
     }
 }

@@ -33,6 +33,11 @@ impl TestHost {
         self.find(iova, len).expect("mapped").to_vec()
     }
 
+    /// Software writes `bytes` at `iova`.
+    pub(super) fn poke(&mut self, iova: u64, bytes: &[u8]) {
+        self.find(iova, bytes.len()).expect("mapped").copy_from_slice(bytes);
+    }
+
     pub(super) fn qword(&mut self, iova: u64) -> u64 {
         u64::from_le_bytes(self.bytes(iova, 8).try_into().expect("eight bytes"))
     }
@@ -58,7 +63,11 @@ impl Host for TestHost {
         }
     }
     fn dma_read(&mut self, iova: u64, bytes: &mut [u8]) -> Result<(), DmaError> {
-        let from = self.find(iova, bytes.len()).ok_or(DmaError { iova, len_bytes: 0 })?;
+        let len_bytes = bytes.len();
+        let Some(from) = self.find(iova, len_bytes) else {
+            self.refused += 1;
+            return Err(DmaError { iova, len_bytes });
+        };
         bytes.copy_from_slice(from);
         Ok(())
     }

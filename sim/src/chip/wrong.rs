@@ -78,6 +78,16 @@ wrong_chips! {
     LinkChangeSilent = "link-change-silent",
     /// The scratch register forgets its upper half.
     ScratchHalf = "scratch-half",
+    /// The head of the send DMA ring is never written to host memory.
+    SdmaHeadNotWritten = "sdma-head-not-written",
+    /// A send DMA clean-up never says that it is done.
+    SdmaCleanupSilent = "sdma-cleanup-silent",
+    /// A send DMA engine that halts, on command or by an error, does not say so.
+    SdmaHaltSilent = "sdma-halt-silent",
+    /// Descriptors of any generation are sent: a stale one goes out again.
+    SdmaGenerationIgnored = "sdma-generation-ignored",
+    /// A descriptor's interrupt flag is not looked at.
+    SdmaIntrIgnored = "sdma-intr-ignored",
     /// A paged cable module shows its thresholds, whatever page is selected.
     QsfpPageIgnored = "qsfp-page-ignored",
     /// The payload of an expected packet starts at the start of its page.

@@ -1,5 +1,7 @@
 //! Every wrong chip shows itself: one story, told by the right chip and by each wrong one, never reads the same twice.
 
+mod engines;
+
 use super::tests::Bench;
 use super::twsi::tests::Master;
 use super::*;
@@ -194,9 +196,7 @@ impl Story {
     }
 
     fn send(&mut self, index: usize, port: Port, dwords: std::ops::Range<usize>) {
-        const LEN: u16 = 8;
-        let mut words = Pbc::for_port(port, LEN).dwords().to_vec();
-        words.extend([0x0100_0200, 0x0200_0800, 0x24, 0, 0x0700_0000, 0x11, 0x22]);
+        let words = packet(port);
         let offset = Buffer::new(index).expect("exists").offset() + 4 * dwords.start as u32;
         self.bench.burst(offset, &words[dwords]);
     }
@@ -227,6 +227,13 @@ impl Story {
     }
 }
 
+/// PBC and packet, 8 dwords long with its ICRC.
+fn packet(port: Port) -> Vec<u32> {
+    let mut words = Pbc::for_port(port, 8).dwords().to_vec();
+    words.extend([0x0100_0200, 0x0200_0800, 0x24, 0, 0x0700_0000, 0x11, 0x22]);
+    words
+}
+
 fn tell(wrong: WrongSet) -> Vec<u64> {
     let paged = Module::new(&Description { flat: false, ..Description::default() });
     let bench = Bench::with(Config { wrong, modules: [Some(paged), None], ..Config::default() });
@@ -239,6 +246,7 @@ fn tell(wrong: WrongSet) -> Vec<u64> {
     story.expected();
     story.bench.pass(Duration::from_millis(1));
     story.sending();
+    story.send_dma();
     story.interrupts();
     story.told.0
 }

@@ -103,6 +103,7 @@ impl Chip {
         if self.config.wrong.has(WrongChip::AvailBusyStuck) {
             return;
         }
+        self.sdma.buffer_freed(buffer);
         let avail = &mut self.send.avail;
         avail.free(buffer);
         avail.freed = avail.freed.saturating_add(1);

@@ -154,6 +154,19 @@ impl Buffers {
         }
     }
 
+    /// Keeps software out of `buffer`, and whatever it had written.
+    pub(super) fn claim(&mut self, buffer: Buffer) {
+        self.reset(buffer);
+        self.slots[buffer.index()].state = State::Launched;
+    }
+
+    /// Puts a whole packet into `buffer`, which is claimed; returns the body it had.
+    pub(super) fn load(&mut self, buffer: Buffer, pbc: Pbc, body: Vec<u8>) -> Vec<u8> {
+        let slot = &mut self.slots[buffer.index()];
+        slot.pbc = pbc.dwords();
+        std::mem::replace(&mut slot.body, body)
+    }
+
     /// Empties `buffer`.
     pub(super) fn reset(&mut self, buffer: Buffer) {
         let slot = &mut self.slots[buffer.index()];

@@ -118,7 +118,7 @@ impl Chip {
         self.store.set(offset, word);
     }
 
-    fn launch(&mut self, buffer: Buffer, now: Instant, host: &mut impl Host) {
+    pub(super) fn launch(&mut self, buffer: Buffer, now: Instant, host: &mut impl Host) {
         let pbc = self.send.buffers.pbc(buffer);
         let port = self.port_of(pbc);
         if let Err(refusal) = self.check_packet(buffer, pbc, port) {
@@ -142,6 +142,29 @@ impl Chip {
         }
         sender.queued += 1;
         self.pump(port, now, host);
+    }
+
+    /// Whether nothing is in `buffer`, so that a send DMA engine may fill it.
+    pub(super) fn is_buffer_free(&self, buffer: Buffer) -> bool {
+        !self.send.avail.is_busy(buffer)
+    }
+
+    /// A send DMA engine takes `buffer`: software's writes to it are arm-launch errors from now on.
+    pub(super) fn claim_buffer(&mut self, buffer: Buffer) {
+        self.send.buffers.claim(buffer);
+        let toggles = !self.config.wrong.has(WrongChip::AvailCheckStuck);
+        self.send.avail.take(buffer, toggles);
+    }
+
+    /// A send DMA engine puts a whole packet into `buffer`, which it has claimed; returns what `body` replaces.
+    pub(super) fn load_buffer(&mut self, buffer: Buffer, pbc: Pbc, body: Vec<u8>) -> Vec<u8> {
+        self.send.buffers.load(buffer, pbc, body)
+    }
+
+    /// A send DMA engine gives up on `buffer`.
+    pub(super) fn release_buffer(&mut self, buffer: Buffer, now: Instant, host: &mut impl Host) {
+        self.send.buffers.reset(buffer);
+        self.free_buffer(buffer, now, host);
     }
 
     fn port_of(&self, pbc: Pbc) -> Port {
@@ -263,6 +286,9 @@ impl Chip {
                     self.finish(port, buffer, pbc, at, host);
                 }
                 self.pump(port, at, host);
+                if self.sdma.wants_turn() {
+                    self.turn_engines(at, host);
+                }
             }
         }
     }
@@ -280,7 +306,7 @@ impl Chip {
 
     /// Empties `buffer` as if its packet had been sent.
     fn disarm(&mut self, buffer: Buffer, now: Instant, host: &mut impl Host) {
-        if self.config.wrong.has(WrongChip::DisarmIgnored) {
+        if self.config.wrong.has(WrongChip::DisarmIgnored) || self.sdma.fills(buffer) {
             return;
         }
         for port in Port::ALL {
@@ -315,6 +341,7 @@ impl Chip {
         if control.txe_abort_ibc() || control.txe_drain_la_fifo() || control.txe_drain_rm_fifo() {
             self.cancel_queued(port, now, host);
         }
+        self.control_engine(port, control, now, host);
         self.send.ports[port.index()].enabled = control.send_enable();
         self.pump(port, now, host);
     }
