@@ -17,9 +17,33 @@ use qhca_driver::rx::{Arrival, Drained, RxCounts};
 use qhca_driver::shared::DeviceState;
 use qhca_driver::slots::LendError;
 use qhca_driver::tx::{Frame, SubmitError, TxCounts};
+use qhca_driver::vfio_user::{VfioUserBar, VfioUserDevice};
 use qhca_irq::moderation::RcvModeration;
+use qhca_regs::Bar;
 use qhca_regs::{Buffer, Ctxt, Duration, Instant, Port};
-use qhca_sim::backend::SimDevice;
+use qhca_sim::backend::{SimBar, SimDevice};
+
+/// One match over the back ends: `$call` with `$held` for what the variant holds.
+macro_rules! each {
+    ($this:expr, $held:ident => $call:expr) => {
+        match $this {
+            Self::Sim($held) => $call,
+            Self::VfioUser($held) => $call,
+        }
+    };
+}
+
+/// The same where the result is again an enum: `$call` is a `Result` whose value goes into the same variant of `$into`.
+macro_rules! each_into {
+    ($this:expr, $into:ident, $held:ident => $call:expr) => {
+        match $this {
+            Self::Sim($held) => $call.map($into::Sim),
+            Self::VfioUser($held) => $call.map($into::VfioUser),
+        }
+    };
+}
+
+pub(crate) use {each, each_into};
 
 /// A device that is up. Clones are handles to the same device; it closes with the last of them, receivers and
 /// transmitters included, or when it is told to.
@@ -28,6 +52,8 @@ use qhca_sim::backend::SimDevice;
 pub enum Device {
     /// A chip model in this process.
     Sim(runtime::Device<SimDevice>),
+    /// A device in another process.
+    VfioUser(runtime::Device<VfioUserDevice>),
 }
 
 /// A receive context on the application's thread. `Send`, not `Sync`.
@@ -35,6 +61,8 @@ pub enum Device {
 pub enum Receiver {
     /// A chip model in this process.
     Sim(runtime::Receiver<SimDevice>),
+    /// A device in another process.
+    VfioUser(runtime::Receiver<VfioUserDevice>),
 }
 
 /// A sender on the application's thread. `Send`, not `Sync`.
@@ -42,43 +70,67 @@ pub enum Receiver {
 pub enum Transmitter {
     /// A chip model in this process.
     Sim(runtime::Transmitter<SimDevice>),
+    /// A device in another process.
+    VfioUser(runtime::Transmitter<VfioUserDevice>),
+}
+
+/// The register window of a device, for whoever looks at registers and does not mind a match an access.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Window {
+    /// A chip model in this process.
+    Sim(SimBar),
+    /// A device in another process.
+    VfioUser(VfioUserBar),
+}
+
+impl Bar for Window {
+    fn read(&self, offset: u32) -> u64 {
+        each!(self, bar => bar.read(offset))
+    }
+
+    fn write(&self, offset: u32, value: u64) {
+        each!(self, bar => bar.write(offset, value));
+    }
+
+    fn doorbell(&self, offset: u32, value: u64) {
+        each!(self, bar => bar.doorbell(offset, value));
+    }
+
+    fn burst(&self, offset: u32, dwords: &[u32]) {
+        each!(self, bar => bar.burst(offset, dwords));
+    }
 }
 
 impl Device {
     /// What the device is called.
     pub fn name(&self) -> String {
-        let Self::Sim(device) = self;
-        device.name()
+        each!(self, device => device.name())
     }
 
     /// Chip, board, GUIDs, serial number.
     pub fn identity(&self) -> &Identity {
-        let Self::Sim(device) = self;
-        device.identity()
+        each!(self, device => device.identity())
     }
 
     /// The steps of its bring-up, and what was odd.
     pub fn bring_up_report(&self) -> &BringUpReport {
-        let Self::Sim(device) = self;
-        device.bring_up_report()
+        each!(self, device => device.bring_up_report())
     }
 
     /// Whether the device can be used.
     pub fn state(&self) -> DeviceState {
-        let Self::Sim(device) = self;
-        device.state()
+        each!(self, device => device.state())
     }
 
     /// The time on the device's clock.
     pub fn now(&self) -> Instant {
-        let Self::Sim(device) = self;
-        device.now()
+        each!(self, device => device.now())
     }
 
     /// How contexts and buffers are split.
     pub fn split(&self) -> Split {
-        let Self::Sim(device) = self;
-        device.split()
+        each!(self, device => device.split())
     }
 
     /// Opens the kernel context of `port`: the one that gets packets to queue pairs which nobody has mapped.
@@ -86,8 +138,7 @@ impl Device {
     /// # Errors
     /// [`LendError`]: it is open, or the port is not in use.
     pub fn open_port(&self, port: Port) -> Result<Receiver, LendError> {
-        let Self::Sim(device) = self;
-        device.open_port(port).map(Receiver::Sim)
+        each_into!(self, Receiver, device => device.open_port(port))
     }
 
     /// Opens a user context on `port`.
@@ -95,8 +146,7 @@ impl Device {
     /// # Errors
     /// [`LendError::AllInUse`] says how many there are.
     pub fn open_user(&self, port: Port) -> Result<Receiver, LendError> {
-        let Self::Sim(device) = self;
-        device.open_user(port).map(Receiver::Sim)
+        each_into!(self, Receiver, device => device.open_user(port))
     }
 
     /// Opens the device's own send buffers.
@@ -104,26 +154,22 @@ impl Device {
     /// # Errors
     /// [`LendError::SenderInUse`].
     pub fn open_sender(&self) -> Result<Transmitter, LendError> {
-        let Self::Sim(device) = self;
-        device.open_sender().map(Transmitter::Sim)
+        each_into!(self, Transmitter, device => device.open_sender())
     }
 
     /// What happened, oldest first; `None` when nothing waits.
     pub fn poll_event(&self) -> Option<Event> {
-        let Self::Sim(device) = self;
-        device.poll_event()
+        each!(self, device => device.poll_event())
     }
 
     /// The state of a port's link as it was last seen; `None` for a port that is not in use.
     pub fn link_status(&self, port: Port) -> Option<LinkStatus> {
-        let Self::Sim(device) = self;
-        device.link_status(port)
+        each!(self, device => device.link_status(port))
     }
 
     /// What a port's states mean and what to do about them; `None` for a port that is not in use.
     pub fn link_advice(&self, port: Port) -> Option<&'static str> {
-        let Self::Sim(device) = self;
-        device.link_advice(port)
+        each!(self, device => device.link_advice(port))
     }
 
     /// Sets what is wanted of a port's link.
@@ -131,8 +177,7 @@ impl Device {
     /// # Errors
     /// [`LinkError`].
     pub fn set_goal(&self, port: Port, goal: Goal) -> Result<(), LinkError> {
-        let Self::Sim(device) = self;
-        device.set_goal(port, goal)
+        each!(self, device => device.set_goal(port, goal))
     }
 
     /// Gives one command to a port's link now.
@@ -140,8 +185,7 @@ impl Device {
     /// # Errors
     /// [`LinkError::Forbidden`] says why not in this state.
     pub fn link_command(&self, port: Port, command: Command) -> Result<(), LinkError> {
-        let Self::Sim(device) = self;
-        device.link_command(port, command)
+        each!(self, device => device.link_command(port, command))
     }
 
     /// Gives a port its LID.
@@ -149,8 +193,7 @@ impl Device {
     /// # Errors
     /// [`LinkError`].
     pub fn set_lid(&self, port: Port, lid: LidAssignment) -> Result<(), LinkError> {
-        let Self::Sim(device) = self;
-        device.set_lid(port, lid)
+        each!(self, device => device.set_lid(port, lid))
     }
 
     /// Makes a port talk to itself, without a cable, or stops that. Do it while the port is switched off, then set its
@@ -159,8 +202,7 @@ impl Device {
     /// # Errors
     /// [`LinkError`].
     pub fn set_loopback(&self, port: Port, on: bool) -> Result<(), LinkError> {
-        let Self::Sim(device) = self;
-        device.set_loopback(port, on)
+        each!(self, device => device.set_loopback(port, on))
     }
 
     /// Waits until the link of `port` is ACTIVE, at most `timeout`.
@@ -170,8 +212,7 @@ impl Device {
 
     /// Waits until the link of `port` satisfies `done`, at most `timeout`.
     pub fn wait_for_link(&self, port: Port, timeout: Duration, done: impl Fn(LinkStatus) -> bool) -> bool {
-        let Self::Sim(device) = self;
-        device.wait_for_link(port, timeout, done)
+        each!(self, device => device.wait_for_link(port, timeout, done))
     }
 
     /// Reads every counter and gives the totals since bring-up.
@@ -179,8 +220,7 @@ impl Device {
     /// # Errors
     /// [`CountersFrozen`]: the device no longer answers.
     pub fn counters(&self) -> Result<Counters, CountersFrozen> {
-        let Self::Sim(device) = self;
-        device.counters()
+        each!(self, device => device.counters())
     }
 
     /// The descriptors whose readiness calls for a [`turn`](Self::turn).
@@ -188,54 +228,54 @@ impl Device {
     /// # Errors
     /// What the system says: no descriptor left.
     pub fn fds(&self) -> io::Result<Vec<OwnedFd>> {
-        let Self::Sim(device) = self;
-        device.fds()
+        each!(self, device => device.fds())
     }
 
     /// When a [`turn`](Self::turn) is due, whatever fires; `None` if nothing is ever due.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let Self::Sim(device) = self;
-        device.next_deadline()
+        each!(self, device => device.next_deadline())
     }
 
     /// Does what has fired and what is due by `now`. With [`Runtime::Manual`](crate::Runtime::Manual) this is the whole
     /// runtime; with threads it does nothing.
     pub fn turn(&self, now: Instant) {
-        let Self::Sim(device) = self;
-        device.turn(now);
+        each!(self, device => device.turn(now));
+    }
+
+    /// The register window, to look at registers beside the driver.
+    pub fn window(&self) -> Window {
+        match self {
+            Self::Sim(device) => Window::Sim(device.bar()),
+            Self::VfioUser(device) => Window::VfioUser(device.bar()),
+        }
     }
 
     /// Closes the device. A second close does nothing.
     pub fn close(&self) -> CloseReport {
-        let Self::Sim(device) = self;
-        device.close()
+        each!(self, device => device.close())
     }
 }
 
 impl Receiver {
     /// The context's number.
     pub fn ctxt(&self) -> Ctxt {
-        let Self::Sim(receiver) = self;
-        receiver.context().ctxt()
+        each!(self, receiver => receiver.context().ctxt())
     }
 
     /// What became of every entry so far.
     pub fn counts(&self) -> RxCounts {
-        let Self::Sim(receiver) = self;
-        *receiver.context().counts()
+        each!(self, receiver => *receiver.context().counts())
     }
 
     /// Takes up to `budget` packets without waiting.
     #[inline]
     pub fn poll(&mut self, budget: usize, sink: impl FnMut(Arrival<'_>)) -> Drained {
-        let Self::Sim(receiver) = self;
-        receiver.poll(budget, sink)
+        each!(self, receiver => receiver.poll(budget, sink))
     }
 
     /// Waits until a packet is there or `timeout` has passed; `None` waits for ever. True if one is there.
     pub fn wait(&mut self, timeout: Option<Duration>) -> bool {
-        let Self::Sim(receiver) = self;
-        receiver.wait(timeout)
+        each!(self, receiver => receiver.wait(timeout))
     }
 
     /// Waits for packets and takes up to `budget` of them; an empty drain if `timeout` has passed first.
@@ -245,34 +285,29 @@ impl Receiver {
         budget: usize,
         sink: impl FnMut(Arrival<'_>),
     ) -> Drained {
-        let Self::Sim(receiver) = self;
-        receiver.receive(timeout, budget, sink)
+        each!(self, receiver => receiver.receive(timeout, budget, sink))
     }
 
     /// Notes what a wait on the receiver's descriptor came to. Call it before [`poll`](Self::poll).
     pub fn after_wait(&mut self) {
-        let Self::Sim(receiver) = self;
-        receiver.after_wait();
+        each!(self, receiver => receiver.after_wait());
     }
 
     /// Thins this receiver's interrupts by `policy`, in place of the stock driver's halving and doubling.
     pub fn moderate_by(&mut self, policy: impl RcvModeration + Send + 'static) {
-        let Self::Sim(receiver) = self;
-        receiver.moderate_by(policy);
+        each!(self, receiver => receiver.moderate_by(policy));
     }
 
     /// Asks for an interrupt on the next packet.
     pub fn arm(&mut self) {
-        let Self::Sim(receiver) = self;
-        receiver.arm();
+        each!(self, receiver => receiver.arm());
     }
 }
 
 impl AsFd for Receiver {
     /// Readable when the context's interrupt came.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        let Self::Sim(receiver) = self;
-        receiver.as_fd()
+        each!(self, receiver => receiver.as_fd())
     }
 }
 
@@ -283,13 +318,11 @@ impl Transmitter {
     /// [`SubmitError::WouldBlock`] if no buffer is free; an event tells when one is.
     #[inline]
     pub fn submit(&mut self, frame: &Frame<'_>) -> Result<Buffer, SubmitError> {
-        let Self::Sim(transmitter) = self;
-        transmitter.submit(frame)
+        each!(self, transmitter => transmitter.submit(frame))
     }
 
     /// What became of what was submitted.
     pub fn counts(&mut self) -> TxCounts {
-        let Self::Sim(transmitter) = self;
-        *transmitter.sender().counts()
+        each!(self, transmitter => *transmitter.sender().counts())
     }
 }

@@ -17,7 +17,7 @@
 //! | name | device |
 //! |---|---|
 //! | `sim`, `sim:qle7342`, `sim:qle7340` | a chip model in this process |
-//! | `vfio-user:/path.sock` | a chip model in another process (refused by this version) |
+//! | `vfio-user:/path.sock` | a chip model in another process |
 //! | `0000:04:00.0` | a card behind Linux VFIO (refused by this version) |
 //!
 //! Packets are received by a [`Receiver`] and sent by a [`Transmitter`]; each moves to a thread of the application and
@@ -31,10 +31,12 @@
 
 mod device;
 mod open;
+mod sim_setup;
 mod spec;
 
-pub use device::{Device, Receiver, Transmitter};
-pub use open::{OpenError, Opening, sim_pair};
+pub use device::{Device, Receiver, Transmitter, Window};
+pub use open::{OpenError, Opening};
+pub use sim_setup::{SimCards, SimSetup, sim_pair};
 pub use spec::{PciAddress, Spec, SpecError};
 
 pub use qhca_driver as driver;

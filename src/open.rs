@@ -3,18 +3,17 @@
 use std::fmt;
 use std::io;
 
+use qhca_driver::env::{Backend, Clock};
 use qhca_driver::fault::Policy;
 use qhca_driver::link::{Goal, LidAssignment};
 use qhca_driver::options::Options;
 use qhca_driver::runtime::{self, Runtime, StartError};
-use qhca_regs::Port;
-use qhca_sim::backend::{SimDevice, SimWorld};
-use qhca_sim::chip::{Board, Config};
-use qhca_sim::fabric::CableConfig;
-use qhca_sim::vtime::Seed;
-use qhca_sim::world::World;
+use qhca_driver::vfio_user::{VfioUserDevice, VfioUserError};
+use qhca_regs::{Instant, Port};
+use qhca_sim::backend::SimDevice;
 
-use crate::device::Device;
+use crate::device::{Device, Window, each, each_into};
+use crate::sim_setup::SimSetup;
 use crate::spec::{Spec, SpecError};
 
 /// Why a device could not be opened.
@@ -27,6 +26,13 @@ pub enum OpenError {
     NoBackend {
         /// The device.
         spec: Spec,
+    },
+    /// The process that serves the device cannot be reached, or serves something else.
+    VfioUser {
+        /// The device.
+        spec: Spec,
+        /// What happened.
+        source: VfioUserError,
     },
     /// The system refused something, or the device is open already.
     System {
@@ -42,8 +48,9 @@ impl fmt::Display for OpenError {
         match self {
             Self::Spec(error) => error.fmt(f),
             Self::NoBackend { spec } => {
-                write!(f, "{spec}: this version opens simulated devices only; try sim or sim:qle7340")
+                write!(f, "{spec}: this version opens simulated devices only; try sim or vfio-user:PATH")
             }
+            Self::VfioUser { spec, source } => write!(f, "{spec}: {source}"),
             Self::System { spec, source } => write!(f, "{spec}: {source}"),
         }
     }
@@ -54,6 +61,7 @@ impl std::error::Error for OpenError {
         match self {
             Self::Spec(error) => Some(error),
             Self::NoBackend { .. } => None,
+            Self::VfioUser { source, .. } => Some(source),
             Self::System { source, .. } => Some(source),
         }
     }
@@ -64,6 +72,8 @@ impl std::error::Error for OpenError {
 pub enum Opening {
     /// A chip model in this process.
     Sim(runtime::Opening<SimDevice>),
+    /// A device in another process.
+    VfioUser(runtime::Opening<VfioUserDevice>),
 }
 
 impl Device {
@@ -74,44 +84,43 @@ impl Device {
     pub fn open(spec: &str) -> Result<Opening, OpenError> {
         let spec: Spec = spec.parse().map_err(OpenError::Spec)?;
         match spec {
-            Spec::Sim(board) => {
-                let mut world = World::new(Seed(1), true);
-                let node = world.add(Config { board, ..Config::default() });
-                let system = |source| OpenError::System { spec: Spec::Sim(board), source };
-                let device = SimWorld::start(world).and_then(|world| world.open(node)).map_err(system)?;
-                Ok(Opening::Sim(runtime::Opening::new(device)))
-            }
-            Spec::VfioUser(_) | Spec::Pci(_) => Err(OpenError::NoBackend { spec }),
+            Spec::Sim(board) => Ok(SimSetup::board(board).with_crc().open()?.card),
+            Spec::VfioUser(path) => match VfioUserDevice::open(&path) {
+                Ok(device) => Ok(Opening::VfioUser(runtime::Opening::new(device))),
+                Err(source) => Err(OpenError::VfioUser { spec: Spec::VfioUser(path), source }),
+            },
+            Spec::Pci(_) => Err(OpenError::NoBackend { spec }),
         }
     }
 }
 
-/// Two simulated QLE7342 with a cable between their first ports.
-///
-/// # Errors
-/// The system has no thread or descriptor left.
-pub fn sim_pair() -> Result<(Opening, Opening), OpenError> {
-    let board = Board::Qle7342;
-    let mut world = World::new(Seed(1), true);
-    let config = |n: u64| Config {
-        board,
-        guid: Config::default().guid + 0x10 * n,
-        serial: format!("QHCASIM{:05}", n + 1),
-        ..Config::default()
+/// A setting: the variant stays the same.
+macro_rules! each_self {
+    ($this:expr, $held:ident => $call:expr) => {
+        match $this {
+            Self::Sim($held) => Self::Sim($call),
+            Self::VfioUser($held) => Self::VfioUser($call),
+        }
     };
-    let (a, b) = (world.add(config(0)), world.add(config(1)));
-    world.connect((a, Port::P0), (b, Port::P0), CableConfig::default());
-    let system = |source| OpenError::System { spec: Spec::Sim(board), source };
-    let world = SimWorld::start(world).map_err(system)?;
-    let open = |node| Ok(Opening::Sim(runtime::Opening::new(world.open(node).map_err(system)?)));
-    Ok((open(a)?, open(b)?))
 }
 
 impl Opening {
     /// What the device is called.
     pub fn name(&self) -> String {
-        let Self::Sim(opening) = self;
-        opening.name()
+        each!(self, opening => opening.name())
+    }
+
+    /// The register window of a device that nobody has brought up.
+    pub fn window(&self) -> Window {
+        match self {
+            Self::Sim(opening) => Window::Sim(opening.backend().bar()),
+            Self::VfioUser(opening) => Window::VfioUser(opening.backend().bar()),
+        }
+    }
+
+    /// The time on the device's clock.
+    pub fn now(&self) -> Instant {
+        each!(self, opening => opening.backend().clock().now())
     }
 
     /// Sets module options from a list such as `krcvqs=2 ibmtu=4`.
@@ -119,43 +128,37 @@ impl Opening {
     /// # Errors
     /// The option, its value and what is valid.
     pub fn options(self, list: &str) -> Result<Self, StartError> {
-        let Self::Sim(opening) = self;
-        opening.options(list).map(Self::Sim)
+        each_into!(self, Self, opening => opening.options(list))
     }
 
     /// Sets options that were parsed before.
     #[must_use]
     pub fn parsed_options(self, options: Options) -> Self {
-        let Self::Sim(opening) = self;
-        Self::Sim(opening.parsed_options(options))
+        each_self!(self, opening => opening.parsed_options(options))
     }
 
     /// Sets how errors are served.
     #[must_use]
     pub fn policy(self, policy: Policy) -> Self {
-        let Self::Sim(opening) = self;
-        Self::Sim(opening.policy(policy))
+        each_self!(self, opening => opening.policy(policy))
     }
 
     /// Sets what is wanted of a port's link, `None` to leave it switched off.
     #[must_use]
     pub fn goal(self, port: Port, goal: Option<Goal>) -> Self {
-        let Self::Sim(opening) = self;
-        Self::Sim(opening.goal(port, goal))
+        each_self!(self, opening => opening.goal(port, goal))
     }
 
     /// Leaves all links switched off.
     #[must_use]
     pub fn no_links(self) -> Self {
-        let Self::Sim(opening) = self;
-        Self::Sim(opening.no_links())
+        each_self!(self, opening => opening.no_links())
     }
 
     /// Gives a port its LID and makes its link ACTIVE without a subnet manager.
     #[must_use]
     pub fn static_lid(self, port: Port, lid: LidAssignment) -> Self {
-        let Self::Sim(opening) = self;
-        Self::Sim(opening.static_lid(port, lid))
+        each_self!(self, opening => opening.static_lid(port, lid))
     }
 
     /// Brings the device up and has it turned by `runtime`.
@@ -163,7 +166,6 @@ impl Opening {
     /// # Errors
     /// [`StartError`]: the step that failed, and why.
     pub fn start(self, runtime: Runtime) -> Result<Device, StartError> {
-        let Self::Sim(opening) = self;
-        opening.start(runtime).map(Device::Sim)
+        each_into!(self, Device, opening => opening.start(runtime))
     }
 }

@@ -13,7 +13,7 @@ Exit codes:
   5  the result could not be written
 
 Results go to stdout, everything said about them to stderr. Devices: `sim` (the default) is a simulated QLE7342;
-`sim:qle7340` has one port.";
+`sim:qle7340` has one port; `vfio-user:PATH` is a device that another process serves.";
 
 /// The driver and chip model of the QLogic 7322 InfiniBand HCA, from the command line.
 #[derive(Debug, Parser)]
@@ -44,7 +44,7 @@ pub(crate) struct Global {
 /// The device a command works on.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DeviceArg {
-    /// Device: `sim`, `sim:qle7340` or `sim:qle7342`
+    /// Device: `sim`, `sim:qle7340`, `sim:qle7342` or `vfio-user:PATH`
     #[arg(short, long, value_name = "DEV", default_value = "sim")]
     pub(crate) device: String,
 }

@@ -7,61 +7,72 @@
 use crate::args::DeviceArg;
 use crate::fail::{Failure, Status};
 use crate::ui::Ui;
-use qhca::Spec;
+use qhca::{Device, OpenError, Opening, Runtime, SimCards, SimSetup, Spec, StartError, Window};
 use qhca_driver::board::Chip;
 use qhca_driver::eeprom::{EepromPoll, EepromReader};
-use qhca_driver::env::{Backend, Clock};
+use qhca_driver::env::Clock;
 use qhca_driver::gpio::Gpio;
 use qhca_driver::identity::Identity;
 use qhca_driver::link::LinkStatus;
 use qhca_driver::options::Options;
-use qhca_driver::runtime::{Device, Opening, Runtime, StartError};
-use qhca_hwtests::{Check, Surroundings};
+use qhca_hwtests::{Check, InWorld};
 use qhca_regs::map::device::REVISION;
 use qhca_regs::map::port::{IBC_CTRL_B, IBC_STATUS_A};
-use qhca_regs::status::HwErrBits;
-use qhca_regs::{Bar, Duration, GONE, Port, RegValue};
-use qhca_sim::backend::{SimBar, SimDevice, SimWorld};
-use qhca_sim::chip::{Board, Config, Injection, Meta, WrongSet};
-use qhca_sim::fabric::CableConfig;
-use qhca_sim::vtime::Seed;
-use qhca_sim::world::{NodeId, World};
+use qhca_regs::{Bar, Duration, GONE, Instant, Port, RegValue};
+use qhca_sim::chip::{Config, WrongSet};
+use std::time::Duration as StdDuration;
+
+const VALID: &str = "valid: sim, sim:qle7340 (one port), sim:qle7342 (two ports), vfio-user:PATH; cards behind VFIO come with a later version";
 
 /// How long links may train before they are shown as they are.
 ///
 /// TIMEOUT: ours; a simulated link takes milliseconds, a real one some hundred.
 const LINKS_WITHIN: Duration = Duration::from_secs(2);
-/// Distance of the two cards' base GUIDs: room for those of the ports.
-const GUIDS_APART: u64 = 0x10;
 
 /// An open device.
 pub(crate) struct Target {
     /// How the device was called on the command line.
     pub(crate) name: String,
-    world: SimWorld,
-    node: NodeId,
-    bar: SimBar,
+    window: Window,
+    /// The world that the device is simulated in, if that is in this process.
+    around: Option<InWorld>,
     held: Held,
 }
 
 /// Who holds the device.
 enum Held {
     /// Nobody has written to it.
-    Cold(SimDevice),
-    /// The driver. The other end of the cables stays up as long.
-    Up { device: Device<SimDevice>, _peer: Device<SimDevice> },
+    Cold(Box<Opening>),
+    /// The driver. The other end of a simulated card's cables stays up as long.
+    Up { device: Device, _peer: Option<Device> },
 }
 
-/// The world of one command: the card that is meant, and one at the other end of its cables.
-fn build_world(board: Board, wrong: WrongSet) -> (World, NodeId, NodeId) {
-    let mut world = World::new(Seed(1), false);
-    let node = world.add(Config { board, wrong, ..Config::default() });
-    let guid = Config::default().guid + GUIDS_APART;
-    let peer = world.add(Config { guid, serial: "QHCASIM00002".to_owned(), ..Config::default() });
-    for port in Port::ALL.into_iter().filter(|port| board.speeds(*port) != 0) {
-        world.connect((node, port), (peer, port), CableConfig::default());
-    }
-    (world, node, peer)
+/// What is opened: the device, and what is at the other end of its cables if that is in this process too.
+struct Opened {
+    card: Opening,
+    peer: Option<Opening>,
+    around: Option<InWorld>,
+}
+
+/// Opens what `name` names. A simulated card stands still, unless it is `turned`, and is wrong in these points.
+fn open(name: &str, wrong: WrongSet, turned: bool) -> Result<Opened, Failure> {
+    let spec: Spec = name.parse().map_err(|e| Failure::bad_input(format!("-d {name}: {e}")).remedy(VALID))?;
+    let Spec::Sim(board) = spec else {
+        if wrong != WrongSet::NONE {
+            let what = format!("-d {name}: only a chip that is simulated in this process can be made wrong");
+            return Err(Failure::bad_input(what).remedy("give --wrong to `qhca sim serve` instead"));
+        }
+        let card = Device::open(name).map_err(|error| not_opened(name, &error))?;
+        return Ok(Opened { card, peer: None, around: None });
+    };
+    let setup = SimSetup::new(Config { board, wrong, ..Config::default() }).with_peer(&Port::ALL);
+    let setup = if turned { setup } else { setup.on_manual_clock() };
+    let SimCards { card, peer, .. } = setup.open().map_err(|error| not_opened(name, &error))?;
+    let around = match &card {
+        Opening::Sim(opening) => Some(InWorld::of(opening.backend())),
+        _ => None,
+    };
+    Ok(Opened { card, peer, around })
 }
 
 impl Target {
@@ -74,10 +85,8 @@ impl Target {
     pub(crate) fn open_wrong(arg: &DeviceArg, wrong: WrongSet, ui: &Ui) -> Result<Self, Failure> {
         let name = arg.device.clone();
         ui.detail(&format!("opening {name}"));
-        let (world, node, _) = build_world(sim_board(&name)?, wrong);
-        let world = SimWorld::manual(world);
-        let device = world.open(node).map_err(|e| missing(&name, e))?;
-        let target = Self { name, world, node, bar: device.bar(), held: Held::Cold(device) };
+        let Opened { card, around, .. } = open(&name, wrong, false)?;
+        let target = Self { name, window: card.window(), around, held: Held::Cold(Box::new(card)) };
         target.check_present("Revision")?;
         Ok(target)
     }
@@ -85,25 +94,23 @@ impl Target {
     /// Opens the device and brings it up with `options`, links switched on, none of them made active.
     pub(crate) fn open_up(arg: &DeviceArg, options: &Options, ui: &Ui) -> Result<Self, Failure> {
         let name = arg.device.clone();
-        let (world, node, peer) = build_world(sim_board(&name)?, WrongSet::NONE);
-        let world = SimWorld::start(world).map_err(|e| missing(&name, e))?;
-        let start = |node, options: Options| -> Result<Device<SimDevice>, Failure> {
-            let opening = Opening::new(world.open(node).map_err(|e| missing(&name, e))?);
+        let Opened { card, peer, around } = open(&name, WrongSet::NONE, true)?;
+        let start = |opening: Opening, options: Options| -> Result<Device, Failure> {
             opening.parsed_options(options).start(Runtime::Threads).map_err(|e| not_started(&name, &e))
         };
         ui.progress(&format!("{name}: bringing it up"));
-        let peer = start(peer, Options::default())?;
-        let device = start(node, options.clone())?;
+        let peer = peer.map(|peer| start(peer, Options::default())).transpose()?;
+        let device = start(card, options.clone())?;
         ui.detail(device.bring_up_report().to_string().trim_end());
         for warning in &device.bring_up_report().warnings {
             ui.warning(&format!("{name}: {warning}"));
         }
-        let bar = device.bar();
-        Ok(Self { name, world, node, bar, held: Held::Up { device, _peer: peer } })
+        let window = device.window();
+        Ok(Self { name, window, around, held: Held::Up { device, _peer: peer } })
     }
 
     /// The running device, if it was brought up.
-    pub(crate) fn device(&self) -> Option<&Device<SimDevice>> {
+    pub(crate) fn device(&self) -> Option<&Device> {
         match &self.held {
             Held::Cold(_) => None,
             Held::Up { device, .. } => Some(device),
@@ -122,21 +129,20 @@ impl Target {
 
     /// Runs every scenario of `hwtests` on a device that was opened cold.
     pub(crate) fn selftest(self) -> Vec<Check> {
-        let mut around = Around { world: self.world, node: self.node };
         match self.held {
-            Held::Cold(device) => qhca_hwtests::run(device, &mut around),
+            Held::Cold(card) => qhca_hwtests::run_opened(*card),
             Held::Up { .. } => Vec::new(),
         }
     }
 
     /// Reads the register at `offset`.
     pub(crate) fn read(&self, offset: u32) -> u64 {
-        self.bar.read(offset)
+        self.window.read(offset)
     }
 
     /// Refuses to go on with a device that no longer answers; `register` is the one that read as all ones.
     pub(crate) fn check_present(&self, register: &str) -> Result<(), Failure> {
-        let revision = REVISION.read(&self.bar).raw();
+        let revision = REVISION.read(&self.window).raw();
         if revision != GONE {
             return Ok(());
         }
@@ -147,7 +153,7 @@ impl Target {
 
     /// The chip and its board.
     pub(crate) fn chip(&self) -> Result<Chip, Failure> {
-        Chip::from_revision(REVISION.read(&self.bar)).map_err(|e| {
+        Chip::from_revision(REVISION.read(&self.window)).map_err(|e| {
             Failure::new(Status::Device, format!("{}: {e}", self.name))
                 .remedy("the device was left alone; `qhca regs Revision` shows the register")
         })
@@ -161,17 +167,34 @@ impl Target {
         let chip = self.chip()?;
         let (mut reader, mut gpio) = (EepromReader::new(), Gpio::new());
         let flash = loop {
-            match reader.poll(&mut gpio, &self.bar, self.world.clock().now()) {
-                EepromPoll::More(until) => self.world.advance_to(until),
+            match reader.poll(&mut gpio, &self.window, self.now()) {
+                EepromPoll::More(until) => self.sleep_until(until),
                 EepromPoll::Done(result) => break result,
             }
         };
         Ok(Identity { chip, flash })
     }
 
+    /// The time on the clock that the device goes by.
+    fn now(&self) -> Instant {
+        match (&self.around, &self.held) {
+            (Some(around), _) => around.world().clock().now(),
+            (None, Held::Up { device, .. }) => device.now(),
+            (None, Held::Cold(card)) => card.now(),
+        }
+    }
+
+    /// Waits; a simulated world that stands still is moved.
+    fn sleep_until(&self, until: Instant) {
+        match &self.around {
+            Some(around) => around.world().advance_to(until),
+            None => std::thread::sleep(StdDuration::from_nanos(until.since(self.now()).as_nanos())),
+        }
+    }
+
     /// What `port`'s link is doing.
     pub(crate) fn link(&self, port: Port) -> Result<LinkStatus, Failure> {
-        let status = IBC_STATUS_A.port(port).read(&self.bar);
+        let status = IBC_STATUS_A.port(port).read(&self.window);
         if status.raw() == GONE {
             self.check_present(&format!("IBCStatusA_{}", port.index()))?;
         }
@@ -180,7 +203,7 @@ impl Target {
 
     /// The LID that `port` answers to, and how many of its low bits are free.
     pub(crate) fn lid(&self, port: Port) -> (u16, u8) {
-        let ctrl = IBC_CTRL_B.port(port).read(&self.bar);
+        let ctrl = IBC_CTRL_B.port(port).read(&self.window);
         match ctrl.ib_dlid() {
             0 => (0, 0),
             lid => (lid, ctrl.ib_dlid_mask().trailing_zeros() as u8),
@@ -188,37 +211,36 @@ impl Target {
     }
 
     /// What was written to parts of the chip that the model leaves out: register, offset, number of writes.
-    pub(crate) fn unmodelled(&self) -> Vec<(String, u32, u64)> {
-        self.world.with(|world| world.chip(self.node).unmodelled().collect())
+    pub(crate) fn unmodelled(&self) -> Result<Vec<(String, u32, u64)>, Failure> {
+        let Some(around) = &self.around else {
+            let what =
+                format!("{}: what a model leaves out is known to the process that simulates it", self.name);
+            return Err(Failure::new(Status::Missing, what)
+                .remedy("ask it: `qhca sim ctl --control PATH state` (served with --control PATH)"));
+        };
+        Ok(around.world().with(|world| world.chip(around.node()).unmodelled().collect()))
     }
 }
 
-/// The world around a simulated card, which can do to it what it cannot do itself.
-struct Around {
-    world: SimWorld,
-    node: NodeId,
+fn not_opened(name: &str, error: &OpenError) -> Failure {
+    let remedy = match error {
+        OpenError::VfioUser { .. } => {
+            "see that `qhca sim serve --socket PATH` runs and that nobody else uses the socket"
+        }
+        OpenError::System { .. } => {
+            "close the program that holds the device, or raise the limit that the message names"
+        }
+        _ => VALID,
+    };
+    Failure::new(Status::Missing, format!("-d {name}: {}", told(error))).remedy(remedy)
 }
 
-impl Surroundings for Around {
-    fn deliver_with_wrong_icrc(&mut self, port: Port, packet: &[u8]) -> bool {
-        self.world.with(|world| {
-            let now = world.now();
-            let (chip, host) = world.chip_mut(self.node);
-            chip.deliver(port, packet, Meta { icrc_ok: false, ..Meta::GOOD }, now, host);
-        });
-        true
+/// The error without the device's name, which the caller has said.
+fn told(error: &OpenError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => source.to_string(),
+        None => error.to_string(),
     }
-
-    fn raise_parity_error(&mut self) -> bool {
-        let injection = Injection::Hardware(HwErrBits::IBC_BUS_FROM_SPC_PARITY_ERR_0);
-        self.world.with(|world| world.inject(self.node, injection, world.now()));
-        true
-    }
-}
-
-fn missing(name: &str, error: std::io::Error) -> Failure {
-    Failure::new(Status::Missing, format!("{name}: {error}"))
-        .remedy("close the program that holds the device, or raise the limit that the message names")
 }
 
 fn not_started(name: &str, error: &StartError) -> Failure {
@@ -232,18 +254,4 @@ fn not_started(name: &str, error: &StartError) -> Failure {
         _ => format!("{name}: {error}"),
     };
     Failure::new(status, what).remedy("`qhca selftest` says which part of the device does not do its work")
-}
-
-/// The board that `sim` or `sim:BOARD` asks for.
-fn sim_board(name: &str) -> Result<Board, Failure> {
-    const VALID: &str = "valid: sim, sim:qle7340 (one port), sim:qle7342 (two ports)";
-    match name.parse() {
-        Ok(Spec::Sim(board)) => Ok(board),
-        Ok(spec) => Err(Failure::new(
-            Status::Missing,
-            format!("-d {spec}: this version opens simulated devices only"),
-        )
-        .remedy(format!("{VALID}; cards behind VFIO come with a later version"))),
-        Err(error) => Err(Failure::bad_input(format!("-d {name}: {error}")).remedy(VALID)),
-    }
 }

@@ -95,9 +95,16 @@ fn bad_input_is_refused_with_cause_and_valid_range() {
 
 #[test]
 fn device_that_this_version_cannot_open_is_missing_and_no_bad_input() {
-    for device in ["0000:04:00.0", "04:00.0", "vfio-user:/run/qhca.sock"] {
+    for device in ["0000:04:00.0", "04:00.0"] {
         let run = qhca(&["regs", "-d", device]);
         assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{device}: {}", run.stderr);
         assert!(run.stderr.contains(device) && run.stderr.contains("sim:qle7340"), "{}", run.stderr);
     }
+}
+
+#[test]
+fn socket_that_nobody_serves_is_missing_and_the_remedy_says_how_to_serve_it() {
+    let run = qhca(&["regs", "-d", "vfio-user:/nowhere/qhca.sock"]);
+    assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{}", run.stderr);
+    assert!(run.stderr.contains("qhca sim serve --socket /nowhere/qhca.sock"), "{}", run.stderr);
 }

@@ -1,4 +1,4 @@
-//! The system calls the driver needs: eventfd, epoll, memory files, CPU affinity, limits.
+//! The system calls the driver needs: eventfd, epoll, memory files, descriptors over sockets, CPU affinity, limits.
 //!
 //! One of three islands of `unsafe`. Every call that a signal can interrupt is repeated until it is done, because a
 //! profiler's timer must never look like a device error. Nothing here knows a card: the functions are the few that
@@ -30,14 +30,76 @@ fn owned(fd: RawFd) -> OwnedFd {
 
 /// A file of `len_bytes` zero bytes that exists in memory only, to be mapped shared.
 ///
+/// Its length is sealed: whoever is handed the descriptor may map it and need not fear that it shrinks under them.
+///
 /// # Errors
 /// What the system says: no memory, or no descriptor left.
 pub fn shared_memory_file(len_bytes: usize) -> io::Result<File> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a C string constant; the call has no other argument that points anywhere.
-    let fd = retry(|| unsafe { libc::memfd_create(c"qhca-dma".as_ptr(), libc::MFD_CLOEXEC) })?;
+    let fd = retry(|| unsafe { libc::memfd_create(c"qhca-dma".as_ptr(), flags) })?;
     let file = File::from(owned(fd));
     file.set_len(len_bytes as u64)?;
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: the call takes plain numbers.
+    retry(|| unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
     Ok(file)
+}
+
+/// Most descriptors that [`send_with_fds`] sends beside one message.
+pub const SEND_FDS_MAX: usize = 16;
+
+/// Room for the control message that carries [`SEND_FDS_MAX`] descriptors, aligned as its header needs.
+#[repr(align(8))]
+struct ControlRoom([u8; 128]);
+
+/// Sends `bytes` over the stream socket `socket`, and copies of `fds` beside the first of them; returns how many bytes
+/// went. A peer that has gone is an error and not a signal.
+///
+/// # Errors
+/// `InvalidInput` for more than [`SEND_FDS_MAX`] descriptors, or what the system says.
+pub fn send_with_fds(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    if fds.len() > SEND_FDS_MAX {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors for one message"));
+    }
+    let mut raw: [RawFd; SEND_FDS_MAX] = [0; SEND_FDS_MAX];
+    for (place, fd) in raw.iter_mut().zip(fds) {
+        *place = fd.as_raw_fd();
+    }
+    let raw_len = (fds.len() * size_of::<RawFd>()) as u32;
+    let mut room = ControlRoom([0; 128]);
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: all-zero bytes are a valid msghdr: null pointers with zero lengths.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    if !fds.is_empty() {
+        message.msg_control = room.0.as_mut_ptr().cast();
+        // SAFETY: CMSG_SPACE is plain arithmetic; 16 descriptors need 80 of the room's 128 bytes.
+        message.msg_controllen = unsafe { libc::CMSG_SPACE(raw_len) } as usize;
+        // SAFETY: the message has a control room that is longer than a header, so this points to its start.
+        let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+        // SAFETY: CMSG_LEN is plain arithmetic.
+        let cmsg_len = unsafe { libc::CMSG_LEN(raw_len) } as usize;
+        // SAFETY: the header lies inside the room, which is aligned for it, and nobody else refers to it.
+        unsafe {
+            header.write(libc::cmsghdr {
+                cmsg_len,
+                cmsg_level: libc::SOL_SOCKET,
+                cmsg_type: libc::SCM_RIGHTS,
+            })
+        };
+        // SAFETY: the data of a header inside the room begin inside it.
+        let data = unsafe { libc::CMSG_DATA(header) };
+        // SAFETY: the room holds `raw_len` bytes of data after the header (CMSG_SPACE above), `raw` has as many, and
+        // the two do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(raw.as_ptr().cast::<u8>(), data, raw_len as usize) };
+    }
+    // SAFETY: the message points to one readable part and to a filled control room or none, all alive through the call.
+    let sent = retry(|| unsafe {
+        libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) as libc::c_int
+    })?;
+    Ok(sent as usize)
 }
 
 /// A counter that one thread raises and another waits for, through a descriptor.
@@ -83,18 +145,23 @@ impl EventFd {
     ///
     /// A signal ends the wait as the timeout does: whoever waits looks at the clock anyway.
     pub fn wait(&self, timeout_ns: Option<u64>) {
-        const NS_PER_S: u64 = 1_000_000_000;
-        let span = timeout_ns.map(|ns| libc::timespec {
-            tv_sec: (ns / NS_PER_S) as libc::time_t,
-            tv_nsec: (ns % NS_PER_S) as libc::c_long,
-        });
-        let span = span.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        let mut polled = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let at = &raw mut polled;
-        // Ready, timed out or interrupted: the caller drains and looks at the clock in any case.
-        // SAFETY: one whole pollfd and, unless null, one whole timespec, both alive through the call; no signal mask.
-        let _ready = unsafe { libc::ppoll(at, 1, span, std::ptr::null()) };
+        wait_readable(self.fd.as_fd(), timeout_ns);
     }
+}
+
+/// Waits until `fd` is readable, at most `timeout_ns` nanoseconds (`None`: for ever). Ready, timed out or interrupted:
+/// the caller looks at the descriptor and at the clock in any case.
+fn wait_readable(fd: BorrowedFd<'_>, timeout_ns: Option<u64>) {
+    const NS_PER_S: u64 = 1_000_000_000;
+    let span = timeout_ns.map(|ns| libc::timespec {
+        tv_sec: (ns / NS_PER_S) as libc::time_t,
+        tv_nsec: (ns % NS_PER_S) as libc::c_long,
+    });
+    let span = span.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let mut polled = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let at = &raw mut polled;
+    // SAFETY: one whole pollfd and, unless null, one whole timespec, both alive through the call; no signal mask.
+    let _ready = unsafe { libc::ppoll(at, 1, span, std::ptr::null()) };
 }
 
 impl AsFd for EventFd {
@@ -154,6 +221,17 @@ impl Epoll {
         })?;
         tokens.extend(events.iter().take(count as usize).map(|event| event.u64));
         Ok(())
+    }
+
+    /// The same with a limit in nanoseconds (`None`: for ever). A signal ends the wait, with no token.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_ns(&self, timeout_ns: Option<u64>, tokens: &mut Vec<u64>) -> io::Result<()> {
+        if timeout_ns != Some(0) {
+            wait_readable(self.fd.as_fd(), timeout_ns);
+        }
+        self.wait(0, tokens)
     }
 }
 
@@ -229,6 +307,37 @@ mod tests {
         loud.signal();
         epoll.wait(-1, &mut tokens).expect("waited");
         assert_eq!(tokens, [9]);
+    }
+
+    #[test]
+    fn epoll_with_nanoseconds_ends_with_its_limit_or_with_a_descriptor() {
+        let event = EventFd::new().expect("a descriptor");
+        let epoll = Epoll::new().expect("a descriptor");
+        epoll.add(event.as_fd(), 3).expect("added");
+        let mut tokens = Vec::new();
+        let start = std::time::Instant::now();
+        epoll.wait_ns(Some(300_000), &mut tokens).expect("waited");
+        assert!(start.elapsed().as_nanos() >= 300_000 && tokens.is_empty());
+        event.signal();
+        epoll.wait_ns(None, &mut tokens).expect("waited");
+        assert_eq!(tokens, [3]);
+    }
+
+    #[test]
+    fn memory_file_can_neither_shrink_nor_grow() {
+        let file = shared_memory_file(8192).expect("memory");
+        assert!(file.set_len(4096).is_err() && file.set_len(16384).is_err());
+        assert_eq!(file.metadata().expect("a file").len(), 8192);
+    }
+
+    #[test]
+    fn too_many_descriptors_are_refused_before_anything_is_sent() {
+        let (one, two) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        let fds = [one.as_fd(); SEND_FDS_MAX + 1];
+        assert!(send_with_fds(one.as_fd(), &[1], &fds).is_err());
+        assert_eq!(send_with_fds(one.as_fd(), &[1, 2], &fds[1..]).expect("sent"), 2);
+        drop(two);
+        assert!(send_with_fds(one.as_fd(), &[1], &[]).is_err(), "a peer that has gone is an error");
     }
 
     #[test]

@@ -126,8 +126,18 @@ impl<'a, B: Backend> Bench<'a, B> {
     }
 
     /// Lets time pass; gives the vectors that fired since the last call of this or [`wait`](Self::wait).
+    ///
+    /// A register is read at the end: its answer comes behind everything that the card did before, in memory too.
     pub(crate) fn pause(&mut self, span: Duration) -> VectorSet {
         let until = self.now() + span;
+        self.collect_until(until);
+        self.read(device::SCRATCH);
+        self.collect_until(until);
+        std::mem::take(&mut self.fired)
+    }
+
+    /// Collects the vectors that fire until then; those that have fired, if that is over.
+    fn collect_until(&mut self, until: qhca_regs::Instant) {
         while let Some(irq) = &mut self.irq
             && let Wake::Vectors(vectors) = irq.wait(Some(until))
         {
@@ -136,7 +146,6 @@ impl<'a, B: Backend> Bench<'a, B> {
                 break;
             }
         }
-        std::mem::take(&mut self.fired)
     }
 
     /// Lets time pass and keeps the vectors that fire for whoever asks next.

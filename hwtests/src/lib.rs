@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod around;
 mod bench;
 mod check;
 mod context;
@@ -27,6 +28,7 @@ mod packet;
 pub mod qemu;
 mod scenarios;
 
+pub use around::{InWorld, run_opened};
 pub use check::{Check, Outcome};
 
 use bench::Bench;

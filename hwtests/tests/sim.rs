@@ -1,43 +1,23 @@
 //! The scenarios on the simulated card: all pass on a right chip, and on each wrong chip some named one fails.
 
-use qhca_hwtests::{Alone, Check, Outcome, Surroundings, count, names, run};
-use qhca_regs::Port;
-use qhca_regs::status::HwErrBits;
-use qhca_sim::backend::SimWorld;
-use qhca_sim::chip::{Board, Config, EagerFull, Habits, Injection, Meta, WrongChip, WrongSet};
-use qhca_sim::vtime::Seed;
-use qhca_sim::world::{NodeId, World};
+use qhca::{Opening, SimSetup};
+use qhca_hwtests::{Alone, Check, InWorld, Outcome, count, names, run};
+use qhca_sim::backend::SimDevice;
+use qhca_sim::chip::{Board, Config, EagerFull, Habits, WrongChip, WrongSet};
 use std::collections::BTreeSet;
 
-/// The world around a simulated card, which can do anything to it.
-struct Around {
-    world: SimWorld,
-    node: NodeId,
-}
-
-impl Surroundings for Around {
-    fn deliver_with_wrong_icrc(&mut self, port: Port, packet: &[u8]) -> bool {
-        self.world.with(|world| {
-            let now = world.now();
-            let (chip, host) = world.chip_mut(self.node);
-            chip.deliver(port, packet, Meta { icrc_ok: false, ..Meta::GOOD }, now, host);
-        });
-        true
-    }
-
-    fn raise_parity_error(&mut self) -> bool {
-        let injection = Injection::Hardware(HwErrBits::IBC_BUS_FROM_SPC_PARITY_ERR_0);
-        self.world.with(|world| world.inject(self.node, injection, world.now()));
-        true
+fn open(config: Config) -> SimDevice {
+    let cards = SimSetup::new(config).on_manual_clock().open().expect("a card that nobody has open");
+    match cards.card {
+        Opening::Sim(opening) => opening.into_backend(),
+        _ => unreachable!("a simulated card was set up"),
     }
 }
 
 fn run_on(config: Config) -> Vec<Check> {
-    let mut world = World::new(Seed(1), false);
-    let node = world.add(config);
-    let world = SimWorld::manual(world);
-    let device = world.open(node).expect("a card that nobody has open");
-    run(device, &mut Around { world: world.clone(), node })
+    let device = open(config);
+    let mut around = InWorld::of(&device);
+    run(device, &mut around)
 }
 
 fn right(board: Board) -> Config {
@@ -85,10 +65,7 @@ fn every_habit_of_a_right_card_passes() {
 
 #[test]
 fn a_card_that_is_alone_skips_what_it_cannot_do_to_itself_and_says_so() {
-    let mut world = World::new(Seed(1), false);
-    let node = world.add(right(Board::Qle7342));
-    let world = SimWorld::manual(world);
-    let checks = run(world.open(node).expect("a card that nobody has open"), &mut Alone);
+    let checks = run(open(right(Board::Qle7342)), &mut Alone);
     let skipped: Vec<&Check> =
         checks.iter().filter(|check| matches!(check.result, Outcome::Skip(_))).collect();
     let expected: BTreeSet<&str> = ["wrong-icrc"].into();
@@ -105,14 +82,12 @@ fn a_card_that_is_alone_skips_what_it_cannot_do_to_itself_and_says_so() {
 /// The checks leave nothing behind: a second run gives the same, and the chip never wrote to memory that was not its.
 #[test]
 fn two_runs_on_one_card_give_the_same_result_and_no_access_to_foreign_memory() {
-    let mut world = World::new(Seed(1), false);
-    let node = world.add(right(Board::Qle7342));
-    let world = SimWorld::manual(world);
+    let device = open(right(Board::Qle7342));
+    let mut around = InWorld::of(&device);
+    let (world, node) = (around.world().clone(), around.node());
+    drop(device);
     for _ in 0..2 {
-        let checks = run(
-            world.open(node).expect("the card is given back"),
-            &mut Around { world: world.clone(), node },
-        );
+        let checks = run(world.open(node).expect("the card is given back"), &mut around);
         assert!(failed(&checks).is_empty(), "{}", told(&checks));
         let (refused, mapped) =
             world.with(|world| (world.host(node).refused(), world.host(node).mapped_bytes()));

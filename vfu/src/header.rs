@@ -1,6 +1,6 @@
 //! The 16 bytes that begin every message.
 
-use crate::wire::{Put, Reader};
+use crate::wire::Reader;
 use crate::{MESSAGE_MAX_BYTES, ParseError};
 
 /// Bytes of a header.
@@ -56,6 +56,26 @@ impl Command {
         Self::DeviceReset,
         Self::RegionWriteMulti,
     ];
+
+    /// The protocol's name of it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Version => "VERSION",
+            Self::DmaMap => "DMA_MAP",
+            Self::DmaUnmap => "DMA_UNMAP",
+            Self::DeviceGetInfo => "DEVICE_GET_INFO",
+            Self::DeviceGetRegionInfo => "DEVICE_GET_REGION_INFO",
+            Self::DeviceGetRegionIoFds => "DEVICE_GET_REGION_IO_FDS",
+            Self::DeviceGetIrqInfo => "DEVICE_GET_IRQ_INFO",
+            Self::DeviceSetIrqs => "DEVICE_SET_IRQS",
+            Self::RegionRead => "REGION_READ",
+            Self::RegionWrite => "REGION_WRITE",
+            Self::DmaRead => "DMA_READ",
+            Self::DmaWrite => "DMA_WRITE",
+            Self::DeviceReset => "DEVICE_RESET",
+            Self::RegionWriteMulti => "REGION_WRITE_MULTI",
+        }
+    }
 
     /// The command with number `number`.
     ///
@@ -113,14 +133,12 @@ impl Header {
         let flags = kind
             | if self.no_reply { FLAG_NO_REPLY } else { 0 }
             | if self.error.is_some() { FLAG_ERROR } else { 0 };
-        let mut out = Vec::with_capacity(HEADER_LEN_BYTES);
-        out.put16(self.id)
-            .put16(self.command)
-            .put32(self.size_bytes)
-            .put32(flags)
-            .put32(self.error.unwrap_or(0));
         let mut bytes = [0; HEADER_LEN_BYTES];
-        bytes.copy_from_slice(&out);
+        bytes[0..2].copy_from_slice(&self.id.to_le_bytes());
+        bytes[2..4].copy_from_slice(&self.command.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.size_bytes.to_le_bytes());
+        bytes[8..12].copy_from_slice(&flags.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.error.unwrap_or(0).to_le_bytes());
         bytes
     }
 
@@ -133,14 +151,22 @@ impl Header {
     ///
     /// PANIC: a payload over the limit is a broken invariant of ours; transfers are cut to
     /// [`XFER_MAX_BYTES`](crate::XFER_MAX_BYTES) before a message is built.
-    pub fn with_payload(mut self, payload: &[u8]) -> Vec<u8> {
-        let size = HEADER_LEN_BYTES + payload.len();
+    pub fn with_payload(self, payload: &[u8]) -> Vec<u8> {
+        let mut message = Vec::with_capacity(HEADER_LEN_BYTES + payload.len());
+        message.resize(HEADER_LEN_BYTES, 0);
+        message.extend_from_slice(payload);
+        self.finish(&mut message);
+        message
+    }
+
+    /// Puts this header with the right size over the first bytes of `message`, which keeps room for it there.
+    pub(crate) fn finish(mut self, message: &mut [u8]) {
+        let size = message.len();
         assert!(size <= MESSAGE_MAX_BYTES as usize, "a message of {size} bytes");
         self.size_bytes = size as u32;
-        let mut message = Vec::with_capacity(size);
-        message.extend_from_slice(&self.build());
-        message.extend_from_slice(payload);
-        message
+        if let Some(head) = message.first_chunk_mut::<HEADER_LEN_BYTES>() {
+            *head = self.build();
+        }
     }
 }
 

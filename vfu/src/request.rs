@@ -3,7 +3,7 @@
 use crate::irqs::SetIrqs;
 use crate::version::Version;
 use crate::wire::{Put, Reader};
-use crate::{Command, ParseError, XFER_MAX_BYTES};
+use crate::{Command, HEADER_LEN_BYTES, Header, Kind, ParseError, XFER_MAX_BYTES};
 
 /// A piece of the client's memory that the device may reach; a descriptor beside the message makes it mappable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,22 @@ pub struct RegionAccess {
     pub region: u32,
     /// Bytes to transfer, at most [`XFER_MAX_BYTES`].
     pub len_bytes: u32,
+}
+
+impl RegionAccess {
+    /// The data in the payload that answers a read of this place.
+    ///
+    /// # Errors
+    /// [`ParseError::Field`] if another number of bytes was read, [`ParseError::Short`] if they are not there.
+    pub fn parse_read_reply<'a>(&self, payload: &'a [u8]) -> Result<&'a [u8], ParseError> {
+        let mut r = Reader::new("REGION_READ reply", payload);
+        let (_offset, _region, count) = (r.u64()?, r.u32()?, r.u32()?);
+        if count != self.len_bytes {
+            let allowed = "as many bytes as were asked for";
+            return Err(ParseError::Field { what: "REGION_READ reply count", value: count.into(), allowed });
+        }
+        r.take(count as usize)
+    }
 }
 
 /// One write of a [`Request::RegionWriteMulti`].
@@ -107,7 +123,7 @@ impl<'a> Request<'a> {
     /// # Errors
     /// A [`ParseError`] for the reply; none of them ends the connection.
     pub fn parse(command: Command, payload: &'a [u8]) -> Result<Self, ParseError> {
-        let mut r = Reader::new(name_of(command), payload);
+        let mut r = Reader::new(command.name(), payload);
         Ok(match command {
             Command::Version => Self::Version(Version::parse(payload)?),
             Command::DmaMap => Self::DmaMap(parse_map(r)?),
@@ -149,9 +165,27 @@ impl<'a> Request<'a> {
     /// The command and the payload that [`parse`](Self::parse) reads back.
     pub fn build(&self) -> (Command, Vec<u8>) {
         let mut out = Vec::new();
-        let command = match self {
+        (self.put(&mut out), out)
+    }
+
+    /// The whole message with the id `id`, into `out` in place of what that held: for whoever keeps one buffer for all.
+    ///
+    /// PANIC: as [`Header::with_payload`].
+    pub fn encode(&self, id: u16, no_reply: bool, out: &mut Vec<u8>) -> Command {
+        out.clear();
+        out.resize(HEADER_LEN_BYTES, 0);
+        let command = self.put(out);
+        let header =
+            Header { id, command: command as u16, size_bytes: 0, kind: Kind::Command, no_reply, error: None };
+        header.finish(out);
+        command
+    }
+
+    /// Appends the payload.
+    fn put(&self, out: &mut Vec<u8>) -> Command {
+        match self {
             Self::Version(version) => {
-                out = version.build();
+                out.extend_from_slice(&version.build());
                 Command::Version
             }
             Self::DmaMap(m) => {
@@ -180,54 +214,34 @@ impl<'a> Request<'a> {
                 Command::DeviceGetIrqInfo
             }
             Self::SetIrqs(set) => {
-                out = set.build();
+                out.extend_from_slice(&set.build());
                 Command::DeviceSetIrqs
             }
             Self::RegionRead(at) => {
-                put_access(&mut out, at);
+                put_access(out, at);
                 Command::RegionRead
             }
             Self::RegionWrite(at, data) => {
-                put_access(&mut out, at);
+                put_access(out, at);
                 out.extend_from_slice(data);
                 Command::RegionWrite
             }
             Self::RegionWriteMulti(writes) => {
                 out.put64(writes.len() as u64);
                 for write in writes {
-                    put_access(&mut out, &write.at);
+                    put_access(out, &write.at);
                     out.extend_from_slice(&write.data);
                 }
                 Command::RegionWriteMulti
             }
             Self::DeviceReset => Command::DeviceReset,
-        };
-        (command, out)
-    }
-}
-
-const fn name_of(command: Command) -> &'static str {
-    match command {
-        Command::Version => "VERSION",
-        Command::DmaMap => "DMA_MAP",
-        Command::DmaUnmap => "DMA_UNMAP",
-        Command::DeviceGetInfo => "DEVICE_GET_INFO",
-        Command::DeviceGetRegionInfo => "DEVICE_GET_REGION_INFO",
-        Command::DeviceGetRegionIoFds => "DEVICE_GET_REGION_IO_FDS",
-        Command::DeviceGetIrqInfo => "DEVICE_GET_IRQ_INFO",
-        Command::DeviceSetIrqs => "DEVICE_SET_IRQS",
-        Command::RegionRead => "REGION_READ",
-        Command::RegionWrite => "REGION_WRITE",
-        Command::DmaRead => "DMA_READ",
-        Command::DmaWrite => "DMA_WRITE",
-        Command::DeviceReset => "DEVICE_RESET",
-        Command::RegionWriteMulti => "REGION_WRITE_MULTI",
+        }
     }
 }
 
 impl std::fmt::Display for Command {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(name_of(*self))
+        f.write_str(self.name())
     }
 }
 
@@ -321,7 +335,7 @@ impl<'a> DmaRequest<'a> {
     /// # Errors
     /// A [`ParseError`] for the reply.
     pub fn parse(command: Command, payload: &'a [u8]) -> Result<Self, ParseError> {
-        let mut r = Reader::new(name_of(command), payload);
+        let mut r = Reader::new(command.name(), payload);
         let (address, count) = (r.u64()?, r.u64()?);
         if count > u64::from(XFER_MAX_BYTES) {
             let allowed = "at most the transfer size agreed on (1 MiB)";
@@ -332,6 +346,18 @@ impl<'a> DmaRequest<'a> {
             Command::DmaWrite => Ok(Self::Write { address, data: r.take(count as usize)? }),
             _ => Err(ParseError::Command { command: command as u16 }),
         }
+    }
+
+    /// The whole message that answers this request, which came under `request`; `data` are the bytes read.
+    pub fn reply(&self, request: &Header, data: &[u8]) -> Vec<u8> {
+        let (address, len_bytes) = match self {
+            Self::Read { address, .. } => (*address, data.len()),
+            Self::Write { address, data } => (*address, data.len()),
+        };
+        let mut out = Vec::with_capacity(16 + data.len());
+        out.put64(address).put64(len_bytes as u64);
+        out.extend_from_slice(data);
+        Header { kind: Kind::Reply, no_reply: false, error: None, ..*request }.with_payload(&out)
     }
 
     /// The data in the payload of a reply to a read of `len_bytes` bytes.
@@ -366,6 +392,32 @@ mod tests {
             }
             let _ = DmaRequest::parse(command, &payload);
         }
+    }
+
+    #[test]
+    fn a_message_encoded_in_place_is_the_one_that_is_built_in_parts() {
+        let mut out = vec![9; 100];
+        let write = Request::RegionWrite(RegionAccess { offset: 8, region: 0, len_bytes: 2 }, &[1, 2]);
+        for request in [Request::DeviceReset, write, Request::SetIrqs(SetIrqs::disable(2))] {
+            let (command, payload) = request.build();
+            let command = command as u16;
+            let header =
+                Header { id: 7, command, size_bytes: 0, kind: Kind::Command, no_reply: true, error: None };
+            request.encode(7, true, &mut out);
+            assert_eq!(out, header.with_payload(&payload));
+        }
+    }
+
+    #[test]
+    fn a_read_reply_with_more_or_less_than_was_asked_for_is_refused() {
+        let at = RegionAccess { offset: 8, region: 0, len_bytes: 8 };
+        let mut payload = Vec::new();
+        put_access(&mut payload, &at);
+        assert!(matches!(at.parse_read_reply(&payload), Err(ParseError::Short { .. })));
+        payload.extend_from_slice(&[7; 8]);
+        assert_eq!(at.parse_read_reply(&payload), Ok(&[7; 8][..]));
+        let other = RegionAccess { len_bytes: 4, ..at };
+        assert!(matches!(other.parse_read_reply(&payload), Err(ParseError::Field { .. })));
     }
 
     #[test]

@@ -253,7 +253,7 @@ struct JsonUnmodelled {
 /// Lists what was written to parts of the chip that the model leaves out.
 fn print_unmodelled(target: &Target, ui: &Ui) -> Result<Status, Failure> {
     let rows: Vec<JsonUnmodelled> = target
-        .unmodelled()
+        .unmodelled()?
         .into_iter()
         .map(|(name, offset, writes)| JsonUnmodelled { name, offset: format!("{offset:#x}"), writes })
         .collect();

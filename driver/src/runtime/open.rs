@@ -70,6 +70,11 @@ impl<B: Backend> Opening<B> {
         &mut self.backend
     }
 
+    /// The back end, for whoever wants the device without this driver.
+    pub fn into_backend(self) -> B {
+        self.backend
+    }
+
     /// Sets module options from a list such as `krcvqs=2 ibmtu=4`.
     ///
     /// # Errors

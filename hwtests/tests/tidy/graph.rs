@@ -15,7 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("qhca-errdecode", &[]),
     ("qhca-vfu", &[]),
     ("qhca-irq", &["qhca-regs"]),
-    ("qhca-driver", &["qhca-regs", "qhca-irq", "qhca-errdecode"]),
+    ("qhca-driver", &["qhca-regs", "qhca-irq", "qhca-errdecode", "qhca-vfu"]),
     ("qhca-sim", &["qhca-regs", "qhca-irq", "qhca-driver", "qhca-vfu"]),
     ("qhca-lab", &["qhca-regs", "qhca-irq", "qhca-errdecode", "qhca-driver", "qhca-sim"]),
     ("qhca", LIBRARIES),

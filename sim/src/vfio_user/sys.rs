@@ -249,7 +249,11 @@ mod tests {
 
     #[test]
     fn a_file_that_may_shrink_is_not_mapped_and_still_serves() {
-        let file = shared_memory_file(8192).expect("memory");
+        let path = std::env::temp_dir().join(format!("qhca-shrinks-{}", std::process::id()));
+        let mut file =
+            File::options().read(true).write(true).create(true).truncate(true).open(&path).expect("a file");
+        std::fs::remove_file(&path).expect("removed");
+        file.write_all(&[0; 8192]).expect("written");
         let other = file.try_clone().expect("a descriptor");
         let range = ClientRange::new(file.into(), 4096, 4096, true).expect("in the file");
         assert!(range.mapped.is_none());
