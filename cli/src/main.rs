@@ -13,10 +13,14 @@ mod target;
 mod ui;
 
 use clap::Parser;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        Err(refusal) => return refused(&refusal),
+    };
     let ui = ui::Ui::new(&args.global);
     match cmd::run(&args, &ui) {
         Ok(status) => status.into(),
@@ -25,4 +29,19 @@ fn main() -> ExitCode {
             failure.status.into()
         }
     }
+}
+
+/// Says what clap says, with what was typed cut to a readable length; help and version go to stdout as they are.
+fn refused(refusal: &clap::Error) -> ExitCode {
+    if !refusal.use_stderr() {
+        refusal.exit();
+    }
+    let rendered = refusal.render();
+    let text = match std::io::stderr().is_terminal() {
+        true => rendered.ansi().to_string(),
+        false => rendered.to_string(),
+    };
+    // A closed stderr is nobody's error.
+    let _ = write!(std::io::stderr(), "{}", fail::shortened(&text, fail::typed()));
+    fail::Status::BadInput.into()
 }

@@ -4,7 +4,7 @@
 //! keeps the exit code that it would have had.
 
 use crate::args::Global;
-use crate::fail::{Failure, Status};
+use crate::fail::{self, Failure, Status};
 use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
 
@@ -62,7 +62,7 @@ impl Ui {
 
     /// Says on stderr why the command failed.
     pub(crate) fn failure(&self, failure: &Failure) {
-        say(&format!("error: {failure}"));
+        say(&fail::shortened(&format!("error: {failure}"), fail::typed()));
     }
 }
 

@@ -36,6 +36,7 @@ const TABLE: &[(&[&str], &[&str])] = &[
     (&["info", "mlx5_0"], &["mlx5_0", "qib0"]),
     (&["info", "qib0", "3"], &["3", "1, 2"]),
     (&["info", "qib0", "x"], &["x", "1, 2"]),
+    (&["info", "qib0", "+1"], &["+1", "1, 2"]),
     (&["info", "-d", "sim:qle7340", "qib0", "2"], &["2", "valid: 1"]),
     (&["info", "-l", "-s"], &["--list-of-cas", "--short"]),
     (&["selftest", "--wrong", "colour"], &["colour", "eeprom-checksum-bad"]),
@@ -45,6 +46,8 @@ const TABLE: &[(&[&str], &[&str])] = &[
     (&["port", "sim"], &["sim:1"]),
     (&["port", "sim:0"], &["sim:1"]),
     (&["port", "sim:3"], &["sim:1"]),
+    (&["port", "sim:+1"], &["+1", "1 and 2", "sim:1"]),
+    (&["port", "sim:01"], &["01", "1 and 2", "sim:1"]),
     (&["port", "sim:1", "explode"], &["explode", "enable, disable, poll, arm, active"]),
     (&["port", "sim:qle7340:2"], &["port 2", "valid: 1"]),
     (&["port", "sim:qle9999:1"], &["qle9999", "sim:qle7340"]),
@@ -59,7 +62,15 @@ const TABLE: &[(&[&str], &[&str])] = &[
     (&["storm", "--modprobe-conf", "/nonexistent"], &["/nonexistent", "options ib_qib"]),
     (&["storm", "--sweep", "entry_us=3..1"], &["entry_us=3..1", "LOW below HIGH"]),
     (&["storm", "--sweep", "colour=1..2"], &["colour", "entry_us"]),
-    (&["storm", "--seed", "x"], &["x", "--seed"]),
+    (&["storm", "--seed", "x"], &["x", "--seed", "0 to 18446744073709551615"]),
+    (&["storm", "--seed", "+1"], &["+1", "0 to 18446744073709551615"]),
+    (&["storm", "--seed", "18446744073709551616"], &["0 to 18446744073709551615"]),
+    (&["storm", "--set", "entry_us=abc"], &["entry_us=abc", "0 to 5"]),
+    (&["storm", "--set", "entry_us"], &["NAME=VALUE", "wire_ns", "entry_us"]),
+    (&["storm", "--sweep", "entry_us=1"], &["LOW..HIGH", "0 to 5"]),
+    (&["storm", "--sweep", "entry_us=1..99"], &["entry_us=99", "0 to 5"]),
+    (&["storm", "--sweep", "entry_us"], &["NAME=LOW..HIGH", "entry_us"]),
+    (&["storm", "--real-time", "--set", "entry_us=1"], &["entry_us", "--real-time", "measure_ms, inject_ns"]),
     (&["options", "krcvq"], &["krcvq", "krcvqs", "singleport"]),
     (&["options", "--check", "/nonexistent/ib_qib.conf"], &["/nonexistent/ib_qib.conf", "modprobe.d"]),
     (&["options", "--check", "/"], &["modprobe.d"]),
@@ -90,6 +101,41 @@ fn bad_input_is_refused_with_cause_and_valid_range() {
             assert!(run.stderr.contains(word), "qhca {args:?} does not say {word:?}:\n{}", run.stderr);
         }
         assert!(!run.stderr.contains("panicked"), "qhca {args:?}:\n{}", run.stderr);
+    }
+}
+
+/// Whatever is typed, a message can be read: no word of it is repeated at full length.
+#[test]
+fn long_words_are_cut_in_every_message() {
+    let long = "x".repeat(9000);
+    let figure = format!("entry_us={long}");
+    let device = format!("sim:{long}");
+    let cases: &[&[&str]] = &[
+        &[&long],
+        &["decode", &long],
+        &["decode", "--scope", &long, "1"],
+        &["regs", "--map", &long],
+        &["info", "-d", &device],
+        &["info", &long],
+        &["info", "qib0", &long],
+        &["port", &long],
+        &["port", &device],
+        &["port", "sim:1", &long],
+        &["storm", "--policy", &long],
+        &["storm", "--seed", &long],
+        &["storm", "--set", &long],
+        &["storm", "--set", &figure],
+        &["storm", "--sweep", &figure],
+        &["storm", "--options", &long],
+        &["options", &long],
+        &["selftest", "--wrong", &long],
+        &["completions", &long],
+    ];
+    for args in cases {
+        let run = qhca(args);
+        let shown: Vec<_> = args.iter().map(|word| &word[..word.len().min(20)]).collect();
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{shown:?}: {}", run.stderr);
+        assert!(!run.stderr.contains(&long[..65]) && run.stderr.len() < 3000, "{shown:?}: {}", run.stderr);
     }
 }
 

@@ -67,8 +67,8 @@ pub enum ParamError {
     Malformed {
         /// What was given.
         text: String,
-        /// What would have been understood.
-        wanted: &'static str,
+        /// What would have been understood, with the figure's range.
+        wanted: String,
     },
     /// A number outside the figure's range.
     OutOfRange {
@@ -132,10 +132,13 @@ impl Parameters {
     /// # Errors
     /// No such figure, no number, or out of range.
     pub fn set_from_text(&mut self, text: &str) -> Result<(), ParamError> {
-        let malformed = || ParamError::Malformed { text: text.into(), wanted: "NAME=VALUE, VALUE a number" };
-        let (name, value) = text.split_once('=').ok_or_else(malformed)?;
-        let value = value.trim().parse().map_err(|_| malformed())?;
-        self.set(name.trim(), value)
+        let (figure, value) = self.split(text, "NAME=VALUE")?;
+        let value = value.parse().map_err(|_| ParamError::Malformed {
+            text: text.into(),
+            wanted: format!("{}=VALUE, VALUE a number from {} to {}", figure.name, figure.low, figure.high),
+        })?;
+        let name = figure.name.clone();
+        self.set(&name, value)
     }
 
     /// Sets the figure `name`.
@@ -157,13 +160,17 @@ impl Parameters {
     /// # Errors
     /// No such figure, no range, or out of the figure's range.
     pub fn sweep(&self, text: &str) -> Result<Sweep, ParamError> {
-        let malformed =
-            || ParamError::Malformed { text: text.into(), wanted: "NAME=LOW..HIGH with LOW below HIGH" };
-        let (name, range) = text.split_once('=').ok_or_else(malformed)?;
+        let (figure, range) = self.split(text, "NAME=LOW..HIGH")?;
+        let malformed = || ParamError::Malformed {
+            text: text.into(),
+            wanted: format!(
+                "{}=LOW..HIGH with LOW below HIGH, both from {} to {}",
+                figure.name, figure.low, figure.high
+            ),
+        };
         let (low, high) = range.split_once("..").ok_or_else(malformed)?;
         let low: f64 = low.trim().parse().map_err(|_| malformed())?;
         let high: f64 = high.trim().parse().map_err(|_| malformed())?;
-        let figure = self.find(name.trim())?;
         figure.check(low)?;
         figure.check(high)?;
         if low >= high {
@@ -198,11 +205,22 @@ impl Parameters {
         Ok(Duration::from_nanos((value * unit_ns).round() as u64))
     }
 
+    /// The figure and what stands behind its `=`.
+    fn split<'t>(&self, text: &'t str, form: &str) -> Result<(&Figure, &'t str), ParamError> {
+        let (name, rest) = text.split_once('=').ok_or_else(|| ParamError::Malformed {
+            text: text.into(),
+            wanted: format!("{form}, NAME one of {}", self.names()),
+        })?;
+        Ok((self.find(name.trim())?, rest.trim()))
+    }
+
     fn find(&self, name: &str) -> Result<&Figure, ParamError> {
-        self.figures.iter().find(|figure| figure.name == name).ok_or_else(|| ParamError::Unknown {
-            name: name.into(),
-            known: self.figures.iter().map(|figure| figure.name.as_str()).collect::<Vec<_>>().join(", "),
-        })
+        let known = || ParamError::Unknown { name: name.into(), known: self.names() };
+        self.figures.iter().find(|figure| figure.name == name).ok_or_else(known)
+    }
+
+    fn names(&self) -> String {
+        self.figures.iter().map(|figure| figure.name.as_str()).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -267,13 +285,23 @@ mod tests {
             ("entry_us=4", "valid: 0 to 3"),
             ("entry_us=NaN", "valid: 0 to 3"),
             ("entry_us", "NAME=VALUE"),
-            ("entry_us=fast", "NAME=VALUE"),
+            ("entry_us=fast", "a number from 0 to 3"),
+            ("entry_us=", "a number from 0 to 3"),
         ] {
             let error = parameters.set_from_text(text).expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
-        for text in ["entry_us=2..1", "entry_us=1", "entry_us=1..9", "x=1..2"] {
-            assert!(parameters.sweep(text).is_err(), "{text}");
+        for (text, part) in [
+            ("entry_us=2..1", "LOW below HIGH, both from 0 to 3"),
+            ("entry_us=1", "both from 0 to 3"),
+            ("entry_us=a..b", "both from 0 to 3"),
+            ("entry_us=NaN..1", "valid: 0 to 3"),
+            ("entry_us=1..9", "valid: 0 to 3"),
+            ("entry_us", "NAME one of entry_us"),
+            ("x=1..2", "there are: entry_us"),
+        ] {
+            let error = parameters.sweep(text).expect_err(text).to_string();
+            assert!(error.contains(part), "{text}: {error}");
         }
     }
 

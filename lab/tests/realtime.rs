@@ -18,14 +18,19 @@ fn guarded_bounds_error_interrupts_on_threads_too() {
             policies: vec![Policy::Guarded],
             storm,
             options: Options::default(),
+            options_text: String::new(),
             seed: Seed(1),
             costs: Costs { measure: Duration::from_millis(500), ..costs },
         };
         let report = run.run().expect("the cards come up");
-        let row = &report.rows[0];
-        let error_irqs = row.error_irqs_per_s * row.seconds;
-        assert!(row.errors_per_s > 0.0 && error_irqs > 0.0, "the storm came: {row:?}");
-        assert!(error_irqs <= RATE_PER_S * row.seconds + BURST, "{row:?}");
-        assert!(row.goodput_mb_s > 0.0, "packets were received beside the errors: {row:?}");
+        let timed = &report.rows[0];
+        let row = &timed.row;
+        let error_irqs = row.error_irqs_per_s * timed.seconds;
+        assert!(timed.errors_per_s > 0.0 && error_irqs > 0.0, "the storm came: {timed:?}");
+        assert!(error_irqs <= RATE_PER_S * timed.seconds + BURST, "{timed:?}");
+        assert!(row.goodput_mb_s > 0.0, "packets were received beside the errors: {timed:?}");
+        assert!(row.silent_mb_s > 0.0, "the control received as well: {timed:?}");
+        assert!(row.error_core_share > 0.0, "threads that serve errors take time: {timed:?}");
+        assert_eq!(row.drops_driver, row.drops_model, "{timed:?}");
     }
 }

@@ -82,7 +82,7 @@ fn text(args: &Args, ca: &Ca, port: Option<&PortView>) -> String {
 }
 
 fn find_port<'a>(ca: &'a Ca, text: &str) -> Result<&'a PortView, Failure> {
-    let found = text.parse().ok().and_then(|number: u8| ca.ports.iter().find(|port| port.port == number));
+    let found = ca.ports.iter().find(|port| port.port.to_string() == text);
     found.ok_or_else(|| {
         let valid: Vec<String> = ca.ports.iter().map(|port| port.port.to_string()).collect();
         Failure::bad_input(format!("{text:?} is no port of this {}", ca.ca_type))

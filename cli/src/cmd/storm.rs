@@ -36,11 +36,12 @@ pub(crate) struct Args {
     /// Run a figure through a range and say where krcvq01_no_msi=1 pays, e.g. `entry_us=0.2..3`
     #[arg(long, value_name = "NAME=LOW..HIGH")]
     sweep: Option<String>,
-    /// Run on threads and the system's clock instead of virtual time; measure_ms and inject_ns are then real
+    /// Run on threads and the system's clock instead of virtual time; of the figures only measure_ms, inject_ns and
+    /// burst_errors then mean something
     #[arg(long, conflicts_with_all = ["sweep", "arbitration"])]
     real_time: bool,
     /// Seed of every source of chance
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_seed)]
     seed: u64,
 }
 
@@ -67,6 +68,13 @@ enum OrderChoice {
     Arrival,
     ReceiveFirst,
     All,
+}
+
+/// A seed, or what would be one.
+fn parse_seed(text: &str) -> Result<u64, String> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    let seed = if plain { text.parse().ok() } else { None };
+    seed.ok_or_else(|| format!("no seed; valid: 0 to {}", u64::MAX))
 }
 
 impl PolicyChoice {
@@ -115,7 +123,7 @@ impl OrderChoice {
 pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
     let study = study(args, ui)?;
     if args.real_time {
-        return run_on_threads(&study, args.storm.storm(), ui);
+        return run_on_threads(study, args.storm.storm(), ui);
     }
     let say = |case: &Case| {
         ui.detail(&format!(
@@ -141,12 +149,13 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
 }
 
 /// The same driver on threads.
-fn run_on_threads(study: &Study, storm: Storm, ui: &Ui) -> Result<Status, Failure> {
+fn run_on_threads(study: Study, storm: Storm, ui: &Ui) -> Result<Status, Failure> {
     let costs = Costs::from_parameters(&study.parameters).map_err(Failure::bad_input)?;
     let run = RealTime {
-        policies: study.policies.clone(),
+        policies: study.policies,
         storm,
-        options: study.options.clone(),
+        options: study.options,
+        options_text: study.options_text,
         seed: study.seed,
         costs,
     };
@@ -168,6 +177,9 @@ fn study(args: &Args, ui: &Ui) -> Result<Study, Failure> {
     }
     for text in &set {
         parameters.set_from_text(text).map_err(|e| Failure::bad_input(format!("--set: {e}")))?;
+        if args.real_time {
+            check_real(text)?;
+        }
     }
     let options = options(args, ui)?;
     let mut options_text = options.to_string();
@@ -184,6 +196,17 @@ fn study(args: &Args, ui: &Ui) -> Result<Study, Failure> {
         seed: Seed(args.seed),
         parameters,
     })
+}
+
+/// Refuses a figure that nothing is charged by when time is real.
+fn check_real(text: &str) -> Result<(), Failure> {
+    let name = text.split('=').next().unwrap_or(text).trim();
+    if RealTime::FIGURES.contains(&name) {
+        return Ok(());
+    }
+    let what = format!("--set {name}: a figure of virtual time, without effect under --real-time");
+    let valid = format!("valid with --real-time: {}", RealTime::FIGURES.join(", "));
+    Err(Failure::bad_input(what).remedy(valid))
 }
 
 /// The driver's options: the file's, with the list's on top.
@@ -213,6 +236,7 @@ fn options(args: &Args, ui: &Ui) -> Result<Options, Failure> {
 fn failure(error: &StormError) -> Failure {
     match error {
         StormError::Figure(_) | StormError::Options(_) => Failure::bad_input(error),
+        StormError::System(_) => Failure::new(Status::Missing, error),
         _ => Failure::new(Status::Device, error),
     }
 }

@@ -50,13 +50,18 @@ impl core::str::FromStr for PortAddress {
             return Err(AddressError::ByLid(quoted()));
         }
         let (device, port) = text.rsplit_once(':').ok_or_else(|| AddressError::NoPort(quoted()))?;
-        match port.parse() {
-            _ if device.is_empty() => Err(AddressError::NoPort(quoted())),
-            Ok(ib_port @ 1..=2) => Ok(Self { device: device.to_owned(), ib_port }),
-            Ok(_) => Err(AddressError::IbPort(crate::options::quotable(port))),
+        // One way to write each: `+1` and `01` are refused.
+        let ib_port = match port {
+            _ if device.is_empty() => return Err(AddressError::NoPort(quoted())),
+            "1" => 1,
+            "2" => 2,
+            _ if port.parse::<i64>().is_ok() => {
+                return Err(AddressError::IbPort(crate::options::quotable(port)));
+            }
             // `sim:qle7342` or `0000:04:00.0`: a device, and no port.
-            Err(_) => Err(AddressError::NoPort(quoted())),
-        }
+            _ => return Err(AddressError::NoPort(quoted())),
+        };
+        Ok(Self { device: device.to_owned(), ib_port })
     }
 }
 

@@ -18,6 +18,7 @@
 
 mod bringup;
 mod costs;
+mod cpu;
 mod kinds;
 mod machine;
 mod node;

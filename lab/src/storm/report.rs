@@ -41,8 +41,10 @@ pub struct Row {
     pub goodput_mb_s: f64,
     /// The control's payload in the same time.
     pub silent_mb_s: f64,
-    /// Goodput over the control's.
+    /// Goodput over the control's, 1 at most.
     pub share: f64,
+    /// The same as it is: above 1 if the control did worse.
+    pub goodput_ratio: f64,
     /// Interrupts that reported an error.
     pub error_irqs_per_s: f64,
     /// Interrupts that reported packets.
@@ -95,13 +97,15 @@ impl Measured {
     /// This run as a row of the report, against the control's goodput.
     pub fn row(&self, silent_mb_s: f64) -> Row {
         let goodput = self.goodput_mb_s();
+        let ratio = if silent_mb_s > 0.0 { goodput / silent_mb_s } else { 0.0 };
         Row {
             policy: self.policy.name(),
             storm: self.storm.name(),
             arbitration: self.order.name(),
             goodput_mb_s: rounded(goodput, 2),
             silent_mb_s: rounded(silent_mb_s, 2),
-            share: rounded(if silent_mb_s > 0.0 { (goodput / silent_mb_s).min(1.0) } else { 0.0 }, 4),
+            share: rounded(ratio.min(1.0), 4),
+            goodput_ratio: rounded(ratio, 4),
             error_irqs_per_s: rounded(self.error_irqs as f64 / self.seconds, 1),
             receive_irqs_per_s: rounded(self.receive_irqs as f64 / self.seconds, 1),
             register_reads_per_s: rounded(self.register_reads as f64 / self.seconds, 1),
@@ -113,7 +117,7 @@ impl Measured {
 }
 
 /// Enough digits to compare, few enough that the last one means something.
-fn rounded(value: f64, decimals: i32) -> f64 {
+pub(super) fn rounded(value: f64, decimals: i32) -> f64 {
     let scale = 10_f64.powi(decimals);
     (value * scale).round() / scale
 }

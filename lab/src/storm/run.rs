@@ -74,6 +74,8 @@ pub enum StormError {
     Options(String),
     /// Bring-up failed, which in simulation is a fault of ours.
     BringUp(String),
+    /// The system does not tell what threads have used of a processor.
+    System(std::io::Error),
 }
 
 impl StormError {
@@ -103,6 +105,10 @@ impl fmt::Display for StormError {
             Self::Figure(error) => write!(f, "{error}"),
             Self::Options(why) => write!(f, "the options do not fit the simulated QLE7340: {why}"),
             Self::BringUp(why) => write!(f, "bring-up of the simulated cards failed: {why}"),
+            Self::System(error) => write!(
+                f,
+                "the processor time of threads cannot be read from /proc/self/task, which a run on threads needs: {error}"
+            ),
         }
     }
 }
@@ -111,6 +117,7 @@ impl std::error::Error for StormError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Figure(error) => Some(error),
+            Self::System(error) => Some(error),
             Self::Options(_) | Self::BringUp(_) => None,
         }
     }
