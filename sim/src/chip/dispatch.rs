@@ -41,8 +41,8 @@ mod at {
         port_offsets! {
             ERR_MASK ERR_STATUS ERR_CLEAR TXE_STATUS RCV_CTRL RCV_BTHQP RCV_QP_MAP_TABLE_A RCV_QP_MAP_TABLE_F
             RCV_PARTITION_KEY RCV_QP_MULTICAST_CONTEXT SEND_CTRL IBC_STATUS_A IBC_CTRL_A IBC_CTRL_B
-            IBPCS_CONFIG SEND_DMA_IDLE_CNT SEND_DMA_RELOAD_CNT SEND_DMA_DESC_CNT SEND_DMA_BASE SEND_DMA_LEN_GEN
-            SEND_DMA_TAIL SEND_DMA_HEAD SEND_DMA_HEAD_ADDR SEND_DMA_STATUS
+            IBPCS_CONFIG IBNC_MODE_CTRL SEND_DMA_IDLE_CNT SEND_DMA_RELOAD_CNT SEND_DMA_DESC_CNT SEND_DMA_BASE
+            SEND_DMA_LEN_GEN SEND_DMA_TAIL SEND_DMA_HEAD SEND_DMA_HEAD_ADDR SEND_DMA_STATUS
         }
         pub(in super::super) const RX_CREDIT_VL: u32 = port::RX_CREDIT_VL.port(Port::P0).index(0).offset();
         pub(in super::super) const RX_CREDIT_VL_END: u32 = RX_CREDIT_VL + 8 * 8 - 1;
@@ -228,6 +228,7 @@ impl Chip {
             }
             at::p::IBC_CTRL_A => self.write_ibc_ctrl_a(port, held, now, host),
             at::p::IBC_CTRL_B => self.write_ibc_ctrl_b(port, held, now, host),
+            at::p::IBNC_MODE_CTRL => self.write_ibnc_mode(port, held, now, host),
             at::p::IBPCS_CONFIG => self.write_pcs_config(port, held, now, host),
             _ => {}
         }

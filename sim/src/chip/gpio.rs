@@ -12,6 +12,7 @@
 
 use super::twsi::module::Module;
 use super::twsi::{CagePins, Lines};
+use super::wrong::WrongChip;
 use super::{Chip, Host};
 use qhca_regs::map::device;
 use qhca_regs::{Instant, Port};
@@ -112,8 +113,12 @@ impl Chip {
     /// A module is pushed into the cage of `port`, or pulled out of it. Does nothing to ports without a cage.
     pub fn plug_module(&mut self, port: Port, module: Option<Module>, now: Instant, host: &mut impl Host) {
         if self.config.board.has_cage(port) {
+            let wired = module.is_some();
             self.twsi.plug(port, module, now);
-            self.follow_pins(now, host);
+            if !self.config.wrong.has(WrongChip::ModuleInsertUnnoticed) || !wired {
+                self.follow_pins(now, host);
+            }
+            self.set_wired(port, wired, now, host);
         }
     }
 

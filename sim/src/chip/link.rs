@@ -14,7 +14,8 @@
 //! counted (F-381). `IBLinkEn` 0 and a reset in `IBPCSConfig` take the link down for as long as they last.
 
 use super::account::Account;
-use super::wrong::WrongChip;
+use super::negotiate::{Agreed, DDR, Offer, QDR, agree};
+use super::wrong::{WrongChip, WrongSet};
 use super::{Chip, Host, PeerState};
 use qhca_regs::map::{counter, port};
 use qhca_regs::status::PortErrBits;
@@ -45,9 +46,6 @@ mod training {
     ];
 }
 
-const SDR: u8 = 1;
-const DDR: u8 = 2;
-const QDR: u8 = 4;
 /// What a packet may be long while `MaxPktLen` is 0: 4 KiB of payload and headers (F-382).
 const HARDWARE_MAX_DWORDS: u16 = 1057;
 
@@ -67,12 +65,17 @@ pub(super) struct Link {
     in_reset: bool,
     disabled: bool,
     sleeps: bool,
+    mode: port::IbncModeCtrl,
+    /// False while the port ends in an empty cage.
+    wired: bool,
     peer: PeerState,
-    peer_speeds: u8,
+    /// What the peer has offered last.
+    peer_offer: Option<Offer>,
     training: u8,
     state: State,
-    /// Speed of the link, while it is up.
-    speed: u8,
+    /// What the link runs at, while it is up.
+    agreed: Option<Agreed>,
+    wrong: WrongSet,
     /// Next step of training, and when it is due.
     step: usize,
     step_at: Option<Instant>,
@@ -80,8 +83,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// A port with the speeds of its board and the reset value of `IBCCtrlB`.
-    pub(super) fn new(board_speeds: u8, control_b: u64) -> Self {
+    /// A port with the speeds of its board and the reset value of `IBCCtrlB`; `wired` unless its cage is empty.
+    pub(super) fn new(board_speeds: u8, control_b: u64, wired: bool, wrong: WrongSet) -> Self {
         Self {
             board_speeds,
             control: port::IbcCtrlA::default(),
@@ -89,11 +92,14 @@ impl Link {
             in_reset: true,
             disabled: false,
             sleeps: false,
+            mode: port::IbncModeCtrl::default(),
+            wired,
             peer: PeerState::Silent,
-            peer_speeds: 0,
+            peer_offer: None,
             training: training::POLL_ACTIVE,
             state: State::Down,
-            speed: 0,
+            agreed: None,
+            wrong,
             step: 0,
             step_at: None,
             command: None,
@@ -143,54 +149,57 @@ impl Link {
 
     /// How long a packet takes on the line.
     pub(super) fn time_of(&self, dwords: u16) -> Duration {
-        let ns_per_dword = match self.speed {
-            QDR => 1,
-            DDR => 2,
+        let ns_per_dword = match self.agreed.map(|agreed| agreed.speed) {
+            Some(QDR) => 1,
+            Some(DDR) => 2,
             _ => 4,
         };
-        let lanes = if self.is_wide() { 1 } else { 4 };
+        let lanes = if self.agreed.is_none_or(|agreed| agreed.wide) { 1 } else { 4 };
         Duration::from_nanos(u64::from(dwords) * ns_per_dword * lanes)
     }
 
-    fn is_wide(&self) -> bool {
-        self.control_b.ib_num_channels() != 0
-    }
-
-    fn speeds(&self) -> u8 {
-        let b = self.control_b;
-        let enabled = u8::from(b.sd_speed_sdr()) * SDR
-            + u8::from(b.sd_speed_ddr()) * DDR
-            + u8::from(b.sd_speed_qdr()) * QDR;
-        enabled & self.board_speeds
+    /// What the port offers the other end.
+    fn offer(&self) -> Offer {
+        Offer::from_registers(self.control_b, self.mode, self.board_speeds)
     }
 
     /// Whether the port wants a link at all.
     fn is_able(&self) -> bool {
-        self.control.ib_link_en() && !self.in_reset && !self.disabled && self.speeds() != 0
+        self.control.ib_link_en() && !self.in_reset && !self.disabled && self.offer().speeds != 0
     }
 
     /// What the port shows the other end.
     fn shown(&self) -> PeerState {
         match self.training {
-            _ if !self.is_able() => PeerState::Silent,
+            _ if !self.is_able() || !self.wired => PeerState::Silent,
             training::LINK_UP => PeerState::Up,
-            _ => PeerState::Training { speeds: self.speeds() },
+            _ => PeerState::Training(self.offer()),
         }
     }
 
-    /// The highest speed that both ends know; 0 for none.
-    fn common_speed(&self) -> u8 {
+    /// What both ends could agree on now.
+    fn common(&self) -> Option<Agreed> {
         let peer = match (self.is_looped(), self.peer) {
-            (true, _) => self.speeds(),
-            (false, PeerState::Training { speeds }) => speeds,
-            (false, PeerState::Up) if self.peer_speeds == 0 => self.speeds(),
-            (false, _) => self.peer_speeds,
+            (true, _) => self.offer(),
+            (false, PeerState::Training(offer)) => offer,
+            (false, _) => self.peer_offer.unwrap_or_else(|| self.offer()),
         };
-        [QDR, DDR, SDR].into_iter().find(|speed| peer & self.speeds() & speed != 0).unwrap_or(0)
+        let peer = Offer { scrambles: self.peer_scrambles(peer), ..peer };
+        let mut agreed = agree(self.offer(), peer)?;
+        if self.wrong.has(WrongChip::SpeedNotHonoured) {
+            agreed.speed = agree(Offer::of_speeds(self.board_speeds), Offer::ALL)?.speed;
+        }
+        agreed.wide |= self.wrong.has(WrongChip::WidthNotHonoured);
+        Some(agreed)
+    }
+
+    fn peer_scrambles(&self, peer: Offer) -> bool {
+        let mode = self.mode;
+        mode.scramble_cap_remote_force() || peer.scrambles && !mode.scramble_cap_remote_mask()
     }
 
     fn sees_peer(&self) -> bool {
-        self.is_looped() || self.peer != PeerState::Silent
+        self.is_looped() || self.wired && self.peer != PeerState::Silent
     }
 
     fn resting_code(&self) -> u8 {
@@ -204,12 +213,17 @@ impl Link {
     /// `IBCStatusA`.
     pub(super) fn status(&self) -> u64 {
         let up = self.training == training::LINK_UP;
+        let agreed = self.agreed.filter(|_| up);
+        let runs_at = |speed| agreed.is_some_and(|agreed| agreed.speed == speed);
+        let remote = self.peer_offer.filter(|_| up).is_some_and(|offer| self.peer_scrambles(offer));
         let status = port::IbcStatusA::default()
             .with_link_training_state(self.training)
             .with_link_state(self.state as u8)
-            .with_link_speed_active(up && self.speed == DDR)
-            .with_link_speed_qdr(up && self.speed == QDR)
-            .with_link_width_active(up && self.is_wide())
+            .with_link_speed_active(runs_at(DDR))
+            .with_link_speed_qdr(runs_at(QDR))
+            .with_link_width_active(agreed.is_some_and(|agreed| agreed.wide))
+            .with_scramble_en(agreed.is_some_and(|agreed| agreed.scrambled))
+            .with_scramble_cap_remote(remote)
             .with_tx_ready(!self.in_reset);
         let lanes_ok = if up { (1u64 << self.lanes()) - 1 } else { 0 };
         status.0 | lanes_ok << 32
@@ -271,6 +285,19 @@ impl Chip {
         self.look_at_link(port, now, host);
     }
 
+    pub(super) fn write_ibnc_mode(&mut self, port: Port, value: u64, now: Instant, host: &mut impl Host) {
+        self.links[port.index()].mode = port::IbncModeCtrl(value);
+        self.look_at_link(port, now, host);
+    }
+
+    /// A cable module has come into the cage of `port`, or gone from it.
+    pub(super) fn set_wired(&mut self, port: Port, wired: bool, now: Instant, host: &mut impl Host) {
+        if self.links[port.index()].wired != wired {
+            self.links[port.index()].wired = wired;
+            self.look_at_link(port, now, host);
+        }
+    }
+
     pub(super) fn write_pcs_config(&mut self, port: Port, value: u64, now: Instant, host: &mut impl Host) {
         let config = port::IbpcsConfig(value);
         self.links[port.index()].in_reset =
@@ -283,8 +310,8 @@ impl Chip {
         let link = &mut self.links[port.index()];
         let fell = link.peer == PeerState::Up && peer != PeerState::Up;
         link.peer = peer;
-        if let PeerState::Training { speeds } = peer {
-            link.peer_speeds = speeds;
+        if let PeerState::Training(offer) = peer {
+            link.peer_offer = Some(offer);
         }
         if fell && link.training == training::LINK_UP && !link.is_looped() {
             self.take_down(port, true, now, host);
@@ -307,7 +334,7 @@ impl Chip {
         if !link.is_able() {
             return self.take_down(port, false, now, host);
         }
-        if !link.sees_peer() || link.common_speed() == 0 {
+        if !link.sees_peer() || link.common().is_none() {
             if !resting {
                 self.take_down(port, true, now, host);
             }
@@ -395,7 +422,7 @@ impl Chip {
             }
             None => {
                 link.step_at = None;
-                link.speed = link.common_speed();
+                link.agreed = link.common();
                 self.enter(port, training::LINK_UP, State::Init, at, host);
             }
         }
@@ -425,7 +452,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.write(port::IBPCS_CONFIG.port(P).offset(), 0);
         bench.write(CTRL_A, enabled().0);
-        bench.peer(P, PeerState::Training { speeds: 7 });
+        bench.peer(P, PeerState::Training(Offer::ALL));
         bench
     }
 
@@ -441,7 +468,7 @@ mod tests {
         bench.peer(P, PeerState::Silent);
         bench.settle();
         assert_eq!(status(&mut bench), (2, 0), "no peer");
-        bench.peer(P, PeerState::Training { speeds: 7 });
+        bench.peer(P, PeerState::Training(Offer::ALL));
         bench.settle();
         assert_eq!(status(&mut bench), (1, 1));
         let raw = IbcStatusA(bench.read(port::IBC_STATUS_A.port(P).offset()));
@@ -453,7 +480,7 @@ mod tests {
     #[test]
     fn highest_common_speed_is_taken() {
         let mut bench = polling();
-        bench.peer(P, PeerState::Training { speeds: SDR | DDR });
+        bench.peer(P, PeerState::Training(Offer::of_speeds(3)));
         bench.settle();
         let raw = IbcStatusA(bench.read(port::IBC_STATUS_A.port(P).offset()));
         assert!(raw.link_speed_active() && !raw.link_speed_qdr());
@@ -506,7 +533,7 @@ mod tests {
         let mut bench = polling();
         bench.settle();
         bench.peer(P, PeerState::Up);
-        bench.peer(P, PeerState::Training { speeds: 7 });
+        bench.peer(P, PeerState::Training(Offer::ALL));
         assert_eq!(status(&mut bench).1, 0);
         bench.settle();
         assert_eq!(status(&mut bench), (1, 1));
@@ -539,7 +566,7 @@ mod tests {
         let p1 = Port::P1;
         bench.write(port::IBPCS_CONFIG.port(p1).offset(), 0);
         bench.write(port::IBC_CTRL_A.port(p1).offset(), enabled().0);
-        bench.peer(p1, PeerState::Training { speeds: 7 });
+        bench.peer(p1, PeerState::Training(Offer::ALL));
         bench.settle();
         assert_eq!(bench.chip.own_link(p1), PeerState::Silent);
     }

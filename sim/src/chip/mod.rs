@@ -32,6 +32,9 @@ pub mod host;
 mod interrupt;
 mod link;
 pub mod log;
+pub mod negotiate;
+#[cfg(test)]
+mod negotiate_tests;
 pub mod packet;
 mod recv;
 mod sdma;
@@ -50,6 +53,7 @@ pub use config::{Config, EagerFull, Habits, Timing};
 pub use credit::FlowUpdate;
 pub use host::{DmaError, Host, NoHost};
 pub use log::{Access, Log, Totals};
+pub use negotiate::Offer;
 pub use packet::{Meta, Packet};
 pub use twsi::CagePins;
 pub use twsi::module::{Description, Module, Technology};
@@ -91,10 +95,7 @@ pub enum PeerState {
     #[default]
     Silent,
     /// The port wants a link: it polls, listens while asleep, or trains.
-    Training {
-        /// SDR 1, DDR 2, QDR 4.
-        speeds: u8,
-    },
+    Training(Offer),
     /// The port's training has ended in LinkUp.
     Up,
 }
@@ -141,15 +142,19 @@ impl Chip {
         let store = Store::new(board);
         let twsi = Twsi::new(&config);
         let single_port = Port::ALL.iter().any(|&port| board.speeds(port) == 0);
-        let link = |p: Port| Link::new(board.speeds(p), store.get(port::IBC_CTRL_B.port(p).offset()));
+        let link = |p: Port| {
+            let wired = twsi.is_present(p) || !board.has_cage(p);
+            let control_b = store.get(port::IBC_CTRL_B.port(p).offset());
+            Link::new(board.speeds(p), control_b, wired, config.wrong)
+        };
         Self {
             int: Interrupts::new(),
             err: Errors::new(),
             counters: Counters::new(),
             gpio: Gpio::new(Port::ALL.map(|port| twsi.is_present(port))),
+            links: Port::ALL.map(link),
             twsi,
             ahb: Ahb::new(),
-            links: Port::ALL.map(link),
             credits: Default::default(),
             recv: Receiver::new(single_port),
             send: Sender::new(),

@@ -169,7 +169,7 @@ impl Bench {
         let control_a = port::IBC_CTRL_A.port(port).offset();
         self.write(port::IBPCS_CONFIG.port(port).offset(), 0);
         self.write(control_a, control.0);
-        self.peer(port, PeerState::Training { speeds: 7 });
+        self.peer(port, PeerState::Training(Offer::ALL));
         self.settle();
         self.peer(port, PeerState::Up);
         for command in [2, 3] {
@@ -317,8 +317,8 @@ fn do_deed(bench: &mut Bench, deed: &Deed) {
         Deed::Peer(second, state) => {
             let states = [
                 PeerState::Silent,
-                PeerState::Training { speeds: 7 },
-                PeerState::Training { speeds: 2 },
+                PeerState::Training(Offer::ALL),
+                PeerState::Training(Offer::of_speeds(2)),
                 PeerState::Up,
             ];
             bench.peer(port(*second), states[usize::from(*state)]);

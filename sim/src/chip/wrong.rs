@@ -90,6 +90,12 @@ wrong_chips! {
     SdmaIntrIgnored = "sdma-intr-ignored",
     /// A paged cable module shows its thresholds, whatever page is selected.
     QsfpPageIgnored = "qsfp-page-ignored",
+    /// A cable module that is plugged in leaves no trace on the pins until something else changes them.
+    ModuleInsertUnnoticed = "module-insert-unnoticed",
+    /// A link is four lanes wide, whatever widths are enabled.
+    WidthNotHonoured = "width-not-honoured",
+    /// A link runs at the board's highest speed, whatever speeds are enabled.
+    SpeedNotHonoured = "speed-not-honoured",
     /// The payload of an expected packet starts at the start of its page.
     TidOffsetIgnored = "tid-offset-ignored",
     /// An expected packet of any generation is in order.

@@ -93,7 +93,7 @@ impl Story {
         let control_a = port::IBC_CTRL_A.port(port).offset();
         self.bench.write(port::IBPCS_CONFIG.port(port).offset(), 0);
         self.bench.write(control_a, control.0);
-        self.bench.peer(port, PeerState::Training { speeds: 7 });
+        self.bench.peer(port, PeerState::Training(Offer::ALL));
         self.bench.settle();
         self.bench.peer(port, PeerState::Up);
         for command in [3, 2, 3] {
@@ -104,6 +104,27 @@ impl Story {
         self.read(port::ERR_STATUS.port(port).offset());
         let send = port::SendCtrl::default().with_send_enable(true);
         self.bench.write(port::SEND_CTRL.port(port).offset(), send.0);
+    }
+
+    /// A module comes; a link that may only be narrow and slow.
+    fn negotiation(&mut self) {
+        let narrow = port::IbcCtrlB(0x304BF).with_ib_num_channels(0).with_sd_speed_qdr(false);
+        let control_b = port::IBC_CTRL_B.port(P).offset();
+        self.bench.write(control_b, narrow.0);
+        self.bench.write(device::EXT_CTRL.offset(), device::ExtCtrl::default().with_gpio_invert(1 << 3).0);
+        self.bench.set_module(P, false);
+        self.bench.write(device::GPIO_CLEAR.offset(), u64::MAX);
+        self.bench.set_module(P, true);
+        self.read(device::GPIO_STATUS.offset());
+        self.bench.write(port::IBPCS_CONFIG.port(P).offset(), 0);
+        self.bench
+            .write(port::IBC_CTRL_A.port(P).offset(), port::IbcCtrlA::default().with_ib_link_en(true).0);
+        self.bench.peer(P, PeerState::Training(Offer::ALL));
+        self.bench.settle();
+        self.read(port::IBC_STATUS_A.port(P).offset());
+        self.bench.write(port::IBC_CTRL_A.port(P).offset(), 0);
+        self.bench.write(control_b, 0x304BF);
+        self.bench.write(device::GPIO_CLEAR.offset(), u64::MAX);
     }
 
     fn set_up_receive(&mut self) {
@@ -240,6 +261,7 @@ fn tell(wrong: WrongSet) -> Vec<u64> {
     let mut story = Story { bench, told: Transcript::default() };
     story.identity();
     story.interrupt_rules();
+    story.negotiation();
     Port::ALL.into_iter().for_each(|port| story.link(port));
     story.set_up_receive();
     story.receive();

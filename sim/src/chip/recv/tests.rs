@@ -2,7 +2,7 @@
 
 use super::super::config::EagerFull;
 use super::super::tests::Bench;
-use super::super::{Config, Habits, PeerState};
+use super::super::{Config, Habits, Offer, PeerState};
 use super::*;
 use proptest::prelude::*;
 use qhca_regs::Duration;
@@ -328,7 +328,7 @@ fn nothing_is_received_while_the_link_is_down_and_only_vl15_in_init() {
     bench.peer(P, PeerState::Silent);
     plain(&mut bench);
     assert_eq!(bench.chip.account().dropped(P, Drop::PortDown), 1);
-    bench.peer(P, PeerState::Training { speeds: 4 });
+    bench.peer(P, PeerState::Training(Offer::of_speeds(4)));
     bench.settle();
     plain(&mut bench);
     assert_eq!(bench.chip.account().dropped(P, Drop::PortDown), 2);
