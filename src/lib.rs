@@ -52,5 +52,7 @@ pub use qhca_driver::link::{Goal, LidAssignment, LinkStatus};
 pub use qhca_driver::runtime::{CloseReport, Runtime, StartError};
 pub use qhca_driver::rx::{Arrival, Drained, Next, Packet};
 pub use qhca_driver::slots::LendError;
-pub use qhca_driver::tx::{Frame, Lane, Payload, SubmitError};
+pub use qhca_driver::tx::{
+    FlushReason, Frame, Lane, Path, Payload, SendId, SendOutcome, SubmitError, Submitted,
+};
 pub use qhca_regs::{Ctxt, Duration, Instant, Lid, Port};

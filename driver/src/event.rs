@@ -12,6 +12,8 @@ use qhca_irq::plan::Mode;
 
 use crate::fault::Report;
 use crate::link::LinkEvent;
+use crate::tx::sdma::SdmaChange;
+use qhca_regs::Port;
 
 /// Events that wait at most.
 pub const EVENTS_MAX: usize = 256;
@@ -30,8 +32,15 @@ pub enum Event {
     Gone,
     /// A link or a socket changed.
     Link(LinkEvent),
-    /// A send buffer became free after somebody had found none.
+    /// A send buffer, or room in a send DMA queue, became free after somebody had found none.
     SendSpace,
+    /// A send DMA engine started, stopped or failed.
+    Sdma {
+        /// Its port.
+        port: Port,
+        /// What happened.
+        change: SdmaChange,
+    },
     /// No interrupt came in the first mode; the interrupt line is tried.
     FellBack {
         /// The mode that was given up.
@@ -55,6 +64,14 @@ impl fmt::Display for Event {
             Self::Gone => f.write_str("the device no longer answers: reads give all ones"),
             Self::Link(event) => write!(f, "{}: {:?}", event.port, event.change),
             Self::SendSpace => f.write_str("a send buffer is free again"),
+            Self::Sdma { port, change: SdmaChange::Running } => write!(f, "{port}: send DMA runs"),
+            Self::Sdma { port, change: SdmaChange::Stopped(reason) } => {
+                write!(f, "{port}: send DMA was stopped and its sends were flushed: {reason}")
+            }
+            Self::Sdma { port, change: SdmaChange::Failed { state, waited } } => write!(
+                f,
+                "{port}: send DMA does not answer ({state:?} for {waited}) and is given up; sends go by programmed I/O"
+            ),
             Self::FellBack { from } => {
                 write!(f, "no interrupt came by {from}; the interrupt line is tried")
             }

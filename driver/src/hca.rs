@@ -33,13 +33,14 @@ use crate::bringup::{ErrorMasks, InterruptProof, Proof};
 use crate::contexts::Split;
 use crate::control::Controls;
 use crate::dma::DmaRegion;
-use crate::env::DmaMapper;
+use crate::env::{DmaMapper, MapError};
 use crate::event::Event;
 use crate::fault::{Policy, Report, Worker, WorkerSetup};
 use crate::link::{LinkChange, LinkError, LinkEvent, Links, PortChange};
 use crate::rx::Context;
 use crate::shared::{DeviceShared, DeviceState};
 use crate::slots::{LendError, Slots, Wanted};
+use crate::tx::sdma::{self, Engine, EngineSetup, Ring, SdmaHome, SdmaQueue, SdmaShared, flush};
 use crate::tx::{SendControl, Sender};
 
 /// What bring-up leaves behind: a chip that is set up, silent, with its links switched off.
@@ -90,7 +91,18 @@ pub struct Hca {
     is_polled: bool,
     fallback_wanted: bool,
     ports: PortSet,
+    sdma: [Option<Engine>; 2],
     closed: bool,
+}
+
+/// How the send DMA engines are set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SdmaSetup {
+    /// Descriptors of each ring, [`DESCRIPTORS_MIN`](crate::tx::sdma::DESCRIPTORS_MIN) to
+    /// [`DESCRIPTORS_MAX`](crate::tx::sdma::DESCRIPTORS_MAX); what lies outside is cut.
+    pub descriptors: u32,
+    /// The option `sdma_fetch_prio`.
+    pub fetch_priority: u8,
 }
 
 impl Hca {
@@ -124,8 +136,63 @@ impl Hca {
             is_polled,
             fallback_wanted: false,
             ports,
+            sdma: [None, None],
             closed: false,
         }
+    }
+
+    /// Sets up the send DMA engine of each port. Call it after [`start`](Self::start) and before a sender is lent: the
+    /// large send buffers become the engines'. Each engine says by an event when it runs, which takes an ACTIVE link.
+    ///
+    /// # Errors
+    /// [`MapError`]: no memory; engines that were set up before stay.
+    ///
+    /// Source: F-235.
+    pub fn set_up_sdma(
+        &mut self,
+        setup: SdmaSetup,
+        mapper: &mut impl DmaMapper,
+        bar: &impl Bar,
+        now: Instant,
+    ) -> Result<(), MapError> {
+        let control = device::CONTROL.read(bar);
+        device::CONTROL.write(bar, control.with_sdma_desc_fetch_priority_en(false));
+        for port in self.ports.iter() {
+            let engine = self.make_engine(port, setup, mapper)?;
+            self.slots.add_sdma(port, engine.home().clone());
+            self.sdma[port.index()].insert(engine).start(&mut self.controls, bar, now);
+        }
+        device::CONTROL.write(bar, control.with_sdma_desc_fetch_priority_en(true));
+        Ok(())
+    }
+
+    fn make_engine(
+        &self,
+        port: Port,
+        setup: SdmaSetup,
+        mapper: &mut impl DmaMapper,
+    ) -> Result<Engine, MapError> {
+        let descriptors = setup.descriptors.clamp(sdma::DESCRIPTORS_MIN, sdma::DESCRIPTORS_MAX);
+        let ring = Ring::allocate(descriptors, mapper)?;
+        let shared = Arc::new(SdmaShared::new(port));
+        let buffers = self.slots.split().large_buffers[port.index()].clone();
+        self.send.give_to_sdma(port, buffers.clone());
+        let engine = EngineSetup {
+            ring_iova: ring.iova(),
+            head_iova: ring.head_iova(),
+            descriptors,
+            ring: ring.region().clone(),
+            buffers,
+            fetch_priority: setup.fetch_priority,
+            shared: shared.clone(),
+            home: Arc::new(SdmaHome::with(SdmaQueue::allocate(ring, shared, mapper)?)),
+        };
+        Ok(Engine::new(engine))
+    }
+
+    /// The send DMA engine of `port`, if it has one.
+    pub fn sdma_engine(&self, port: Port) -> Option<&Engine> {
+        self.sdma[port.index()].as_ref()
     }
 
     /// Raises the error masks, and makes the chip interrupt to see whether that arrives.
@@ -181,6 +248,7 @@ impl Hca {
             self.send.set_interrupt_when_free(bar, false);
             self.shared.events().push(Event::SendSpace);
         }
+        self.on_sdma_work(&work, bar, now);
         self.on_news(bar, now);
         Interrupt {
             contexts: work.contexts(),
@@ -190,7 +258,40 @@ impl Hca {
         }
     }
 
-    /// Looks at the links that the worker has found changed. Call it after turns of a worker on another thread;
+    /// What the interrupts of the send DMA engines call for. Finished sends are found by whoever submitted them.
+    fn on_sdma_work(&mut self, work: &Work, bar: &impl Bar, now: Instant) {
+        let Self { sdma, controls, shared, .. } = self;
+        for engine in sdma.iter_mut().flatten() {
+            if work.sdma().contains(engine.port()) && engine.shared().take_blocked() {
+                shared.events().push(Event::SendSpace);
+            }
+            if work.sdma_cleanup_done().contains(engine.port()) {
+                engine.on_cleanup_done(controls, bar, now);
+            }
+        }
+    }
+
+    /// Tells the engines what the worker and the data side have left for them, and their owner what became of it.
+    fn tend_sdma(&mut self, bar: &impl Bar, now: Instant) {
+        let Self { sdma, controls, shared, .. } = self;
+        let stuck = shared.take_sdma_buffers_stuck();
+        for engine in sdma.iter_mut().flatten() {
+            let port = engine.port();
+            let errors = shared.take_sdma_errors(port);
+            if !errors.is_empty() {
+                engine.on_error(errors, controls, bar, now);
+            }
+            if stuck.contains(port) {
+                engine.on_buffer_error(controls, bar, now);
+            }
+            engine.on_news(controls, bar, now);
+            while let Some(change) = engine.poll_change() {
+                shared.events().push(Event::Sdma { port, change });
+            }
+        }
+    }
+
+    /// Looks at the links and engines that the worker has found changed. Call it after turns of a worker on another thread;
     /// [`poll_deferred`](Self::poll_deferred) does so by itself.
     pub fn on_news(&mut self, bar: &impl Bar, now: Instant) {
         for port in self.shared.take_link_changes().iter() {
@@ -199,7 +300,10 @@ impl Hca {
                 self.heed(result);
             }
         }
-        self.collect_link_events(bar);
+        self.collect_link_events(bar, now);
+        if self.shared.is_open() {
+            self.tend_sdma(bar, now);
+        }
     }
 
     /// Does what is due: links, the proof that interrupts arrive, contexts that were dropped.
@@ -210,7 +314,10 @@ impl Hca {
         self.slots.reclaim(&mut self.controls, bar);
         let result = self.links.on_timeout(bar, now);
         self.heed(result);
-        self.collect_link_events(bar);
+        self.collect_link_events(bar, now);
+        let Self { sdma, controls, .. } = self;
+        sdma.iter_mut().flatten().for_each(|engine| engine.on_timeout(controls, bar, now));
+        self.tend_sdma(bar, now);
         self.prove_interrupts(bar, now);
     }
 
@@ -233,7 +340,8 @@ impl Hca {
         }
         let worker = self.worker.as_ref().and_then(Worker::poll_timeout);
         let proof = self.proof.as_ref().and_then(InterruptProof::poll_timeout);
-        [worker, proof, self.links.poll_timeout()].into_iter().flatten().min()
+        let engines = self.sdma.iter().flatten().filter_map(Engine::poll_timeout).min();
+        [worker, proof, engines, self.links.poll_timeout()].into_iter().flatten().min()
     }
 
     /// What happened, oldest first.
@@ -294,21 +402,33 @@ impl Hca {
         self.is_polled
     }
 
-    fn collect_link_events(&mut self, bar: &impl Bar) {
+    fn collect_link_events(&mut self, bar: &impl Bar, now: Instant) {
         while let Some(event) = self.links.poll_event() {
-            self.on_link_event(event, bar);
+            self.on_link_event(event, bar, now);
             self.shared.events().push(Event::Link(event));
         }
     }
 
-    fn on_link_event(&mut self, event: LinkEvent, bar: &impl Bar) {
+    fn on_link_event(&mut self, event: LinkEvent, bar: &impl Bar, now: Instant) {
         match event.change {
-            PortChange::Link(LinkChange::Active) => self.shared.set_link_active(event.port, true),
+            PortChange::Link(LinkChange::Active) => {
+                self.shared.set_link_active(event.port, true);
+                self.tell_engine(event.port, true, bar, now);
+            }
             PortChange::Link(LinkChange::Down) => {
                 self.shared.set_link_active(event.port, false);
                 self.cancel_sends(event.port, bar);
+                self.tell_engine(event.port, false, bar, now);
             }
             _ => {}
+        }
+    }
+
+    fn tell_engine(&mut self, port: Port, active: bool, bar: &impl Bar, now: Instant) {
+        if let Some(engine) = &mut self.sdma[port.index()]
+            && self.shared.is_open()
+        {
+            engine.on_link(active, &mut self.controls, bar, now);
         }
     }
 
@@ -317,16 +437,8 @@ impl Hca {
         if !self.shared.is_open() {
             return;
         }
-        let normal = self.controls.send_port(port);
-        let flush = |contents: port_regs::SendCtrl| {
-            contents.with_txe_drain_la_fifo(true).with_txe_drain_rm_fifo(true).with_txe_bypass_ibc(true)
-        };
-        self.controls.update_send_port(port, bar, flush);
-        self.controls.update_send_port(port, bar, |_| normal);
-        // ORDER: the reads let the chip finish writing the avail words before anybody looks at them.
-        (0..FLUSH_READS).for_each(|_| {
-            device::SCRATCH.read(bar);
-        });
+        // ORDER: the flush lets the chip finish writing the avail words before anybody looks at them.
+        flush(port, &mut self.controls, bar);
         self.send.request_update(bar);
     }
 
@@ -415,6 +527,8 @@ impl Hca {
         }
         device::INT_MASK.write(bar, IntBits::empty());
         device::ERR_MASK.write(bar, ErrBits::empty());
+        let Self { sdma, controls, .. } = self;
+        sdma.iter_mut().flatten().for_each(|engine| engine.switch_off(controls, bar));
         for port in self.ports.iter() {
             port_regs::ERR_MASK.port(port).write(bar, PortErrBits::empty());
             self.controls.update_send_port(port, bar, |_| port_regs::SendCtrl::default());
@@ -426,9 +540,6 @@ impl Hca {
         device::SCRATCH.read(bar);
     }
 }
-
-/// Reads that a flush waits for (F-227).
-const FLUSH_READS: usize = 3;
 
 /// The event of a report.
 pub fn event_of(report: Report) -> Event {

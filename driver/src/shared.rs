@@ -5,9 +5,10 @@
 //! there, whether the worker is wanted, which contexts have overflowed, which links changed.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use qhca_irq::{ContextSet, Dispatcher, Handover, PortSet, VectorPlan};
+use qhca_regs::status::PortErrBits;
 use qhca_regs::{Ctxt, Port};
 
 use crate::event::{Event, EventQueue};
@@ -60,6 +61,10 @@ pub struct DeviceShared {
     overflowed: AtomicU32,
     links_changed: AtomicU8,
     links_active: AtomicU8,
+    /// Error bits of each port's send DMA engine that its control side has not looked at.
+    sdma_errors: [AtomicU64; 2],
+    /// Ports whose engine has a send buffer in error.
+    sdma_buffers_stuck: AtomicU8,
 }
 
 impl DeviceShared {
@@ -76,6 +81,8 @@ impl DeviceShared {
             overflowed: AtomicU32::new(0),
             links_changed: AtomicU8::new(0),
             links_active: AtomicU8::new(0),
+            sdma_errors: Default::default(),
+            sdma_buffers_stuck: AtomicU8::new(0),
         }
     }
 
@@ -191,9 +198,33 @@ impl DeviceShared {
         PortSet::from_bits(u32::from(self.links_changed.swap(0, Ordering::AcqRel)))
     }
 
-    /// Whether a link is to be looked at.
-    pub fn has_link_changes(&self) -> bool {
+    /// Whether the control side has something to look at: a link, or a send DMA engine.
+    pub fn has_news(&self) -> bool {
         self.links_changed.load(Ordering::Acquire) != 0
+            || self.sdma_buffers_stuck.load(Ordering::Acquire) != 0
+            || self.sdma_errors.iter().any(|bits| bits.load(Ordering::Acquire) != 0)
+    }
+
+    /// Notes that the send DMA engine of `port` has halted, or met an error: `bits` of its error word, already
+    /// cleared there.
+    pub fn note_sdma_error(&self, port: Port, bits: PortErrBits) {
+        self.sdma_errors[port.index()].fetch_or(bits.bits(), Ordering::AcqRel);
+    }
+
+    /// The error bits of the send DMA engine of `port`, once.
+    pub fn take_sdma_errors(&self, port: Port) -> PortErrBits {
+        PortErrBits::from_bits_retain(self.sdma_errors[port.index()].swap(0, Ordering::AcqRel))
+    }
+
+    /// Notes that a send buffer of the send DMA engines of `ports` is in error.
+    pub fn note_sdma_buffers_stuck(&self, ports: PortSet) {
+        let bits = ports.iter().fold(0, |bits, port| bits | 1 << port.index());
+        self.sdma_buffers_stuck.fetch_or(bits, Ordering::AcqRel);
+    }
+
+    /// The ports whose send DMA engine has a send buffer in error, once.
+    pub fn take_sdma_buffers_stuck(&self) -> PortSet {
+        PortSet::from_bits(u32::from(self.sdma_buffers_stuck.swap(0, Ordering::AcqRel)))
     }
 
     /// Notes whether the link of `port` is ACTIVE.

@@ -22,6 +22,7 @@ use crate::rx::{
     Context, ContextMemory, ContextSetup, EagerShape, ProgramError, QueueShape, ShapeError, program, withdraw,
 };
 use crate::shared::DeviceShared;
+use crate::tx::sdma::SdmaHome;
 use crate::tx::{Pool, SendControl, Sender, avail_image};
 
 /// What `RcvAvailTimeOut` holds of a context that was just opened (F-208).
@@ -128,6 +129,8 @@ pub struct Slots {
     avail: DmaRegion,
     send: Arc<SendControl>,
     shared: Arc<DeviceShared>,
+    /// Where the queues of the send DMA engines are while no sender has them.
+    sdma: [Option<Arc<SdmaHome>>; 2],
 }
 
 impl Slots {
@@ -135,7 +138,13 @@ impl Slots {
     pub fn new(split: Split, avail: DmaRegion, send: Arc<SendControl>, shared: Arc<DeviceShared>) -> Self {
         let slots = split.contexts.iter().cloned();
         let slots = slots.map(|share| Slot { share, memory: None, lent_to: None }).collect();
-        Self { split, slots, senders_lent: 0, avail, send, shared }
+        Self { split, slots, senders_lent: 0, avail, send, shared, sdma: [None, None] }
+    }
+
+    /// Lends the queue of `port`'s send DMA engine with the device's own sender from now on. The port's large send
+    /// buffers are the engine's then (F-118).
+    pub fn add_sdma(&mut self, port: Port, home: Arc<SdmaHome>) {
+        self.sdma[port.index()] = Some(home);
     }
 
     /// The split.
@@ -212,18 +221,25 @@ impl Slots {
         Ok(memory)
     }
 
-    /// Lends the device's own send buffers: the small ones that no open user context has, the large ones, and the
-    /// management buffers of the ports in use.
+    /// Lends the device's own send buffers: the small ones that no open user context has, the large ones that no send
+    /// DMA engine has, and the management buffers of the ports in use; and the engines' queues.
     ///
     /// # Errors
     /// [`LendError::SenderInUse`], [`LendError::Gone`].
     pub fn lend_sender(&mut self) -> Result<Sender, LendError> {
         let users = self.lent();
         let small = self.split.kernel_small_buffers(|ctxt| users.contains(ctxt));
-        let large = self.split.large_buffers.iter().cloned().flatten().filter_map(Buffer::new);
+        let own = self.split.large_buffers.iter().zip(&self.sdma).filter(|(_, engine)| engine.is_none());
+        let large = own.flat_map(|(buffers, _)| buffers.clone()).filter_map(Buffer::new);
         let management = self.split.ports.iter().map(Buffer::vl15);
         let buffers: Vec<Buffer> = small.into_iter().chain(large).chain(management).collect();
-        self.lend_pool(KERNEL_SENDER, buffers)
+        let mut sender = self.lend_pool(KERNEL_SENDER, buffers)?;
+        for (port, home) in Port::ALL.into_iter().zip(&self.sdma) {
+            if let Some(home) = home {
+                sender.take_sdma(port, home);
+            }
+        }
+        Ok(sender)
     }
 
     /// Lends the send buffers of user context `ctxt`, which must be open.

@@ -11,7 +11,7 @@
 //!
 //! Edges are paced by reading the pins back: a read pushes the write through, and takes about a microsecond across
 //! the bus, which is the bus's pace. Only the long waits (a device that stretches the clock, the rest between two
-//! transfers) use the time. Writing to the EEPROM is not done here.
+//! transfers) use the time. Nothing is written to the EEPROM; a cable module is told which of its pages to show.
 //!
 //! Source: F-124, F-125.
 
@@ -62,6 +62,8 @@ pub enum Phase {
     Register,
     /// Its address, to be read from.
     ReadAddress,
+    /// A byte that was written to it.
+    Data,
 }
 
 /// Why a transfer failed.
@@ -103,6 +105,7 @@ impl fmt::Display for TwsiError {
                     Phase::Address => "its address",
                     Phase::Register => "the register number",
                     Phase::ReadAddress => "its address for reading",
+                    Phase::Data => "a byte that was written to it",
                 };
                 write!(f, "two-wire bus: device {device:#04x} did not acknowledge {phase}: absent, or busy")
             }
@@ -124,7 +127,7 @@ pub enum TransferPoll {
     Failed(TwsiError),
 }
 
-/// One read from a device, with a bus reset before it.
+/// One read from a device, or one write to it, with a bus reset before it.
 #[derive(Clone, Debug)]
 pub struct Transfer {
     device: u8,
@@ -153,6 +156,22 @@ impl Transfer {
             take_byte(&mut edges, index + 1 < len);
         }
         stop(&mut edges);
+        Self::of_edges(device, edges, len)
+    }
+
+    /// Will reset the bus, then write `bytes` to `register` and what follows it of `device`. No bytes are read.
+    pub fn write(device: u8, register: u8, bytes: &[u8]) -> Self {
+        let mut edges = Vec::with_capacity(96 + bytes.len() * 40);
+        reset(&mut edges);
+        start(&mut edges);
+        send_byte(&mut edges, device & !1, Phase::Address);
+        send_byte(&mut edges, register, Phase::Register);
+        bytes.iter().for_each(|byte| send_byte(&mut edges, *byte, Phase::Data));
+        stop(&mut edges);
+        Self::of_edges(device, edges, 0)
+    }
+
+    fn of_edges(device: u8, edges: Vec<Edge>, len: usize) -> Self {
         Self {
             device,
             edges,

@@ -13,7 +13,8 @@
 //! A failure names its step. The links are switched on last; whether any interrupt arrives is checked afterwards
 //! ([`proof`]).
 //!
-//! Not done here: SerDes tuning (F-133), the send DMA engines, work-arounds of the first silicon.
+//! Not done here: SerDes tuning (F-133; a cable's own is set when it was read), the send DMA engines, which are the
+//! started device's, work-arounds of the first silicon.
 
 use crate::board::Chip;
 use crate::contexts::{ChipCounts, Split};
@@ -372,7 +373,9 @@ impl BringUp {
     /// Source: F-135 to F-138, F-156 (qib_7322_bringup_serdes).
     fn set_up_ports(&mut self, bar: &impl Bar) -> Result<(), Fault> {
         let ports = self.need_split()?.ports;
-        let mut links = Links::new(ports, self.gpio);
+        // PANIC: none; the option is at most 255.
+        let long_attenuation = u8::try_from(self.request.options.long_attenuation).unwrap_or(u8::MAX);
+        let mut links = Links::new(ports, self.gpio).with_long_attenuation(long_attenuation);
         for p in ports.iter() {
             let setup = self.port_setup(p)?;
             let mut link = PortLink::new(&setup);

@@ -29,7 +29,7 @@ use super::table::{
 };
 use super::thaw;
 use crate::shared::{DeviceShared, DeviceState};
-use crate::tx::SendControl;
+use crate::tx::{SendControl, sdma};
 
 /// Error reports a second that are decoded for a log line, and how many at once.
 const LOG_RATE_PER_S: u64 = 10;
@@ -72,7 +72,7 @@ pub struct FaultCounts {
     pub header_full: u64,
     /// Send buffers that were disarmed.
     pub disarmed: u64,
-    /// Send-DMA stops that were seen. Nothing uses send DMA, so nothing is started anew.
+    /// Words that had a send DMA engine halted or in error.
     pub sdma_stops: u64,
     /// Port errors that a link which is not up makes by itself.
     pub expected_while_link_down: u64,
@@ -325,7 +325,12 @@ impl Worker {
         if actions.has(Response::LinkChanged) {
             self.setup.shared.note_link_change(port);
         }
-        if !news.difference(PortErrBits::IB_STATUS_CHANGED).is_empty() {
+        // ORDER: after the clear. The engine's control side may make the chip halt again at once, and that notice must
+        // not be erased.
+        if actions.has(Response::RestartSdma) {
+            self.setup.shared.note_sdma_error(port, news.intersection(SDMA_WORD));
+        }
+        if !news.difference(NO_ERRORS).is_empty() {
             self.report(Scope::Port, Some(port), news.bits(), symptom, actions, false, now);
         }
     }
@@ -356,6 +361,7 @@ impl Worker {
             let errors = self.setup.send.collect_errors(bar);
             self.counts.reads += u64::from(errors.reads);
             self.counts.disarmed += errors.buffers().count() as u64;
+            self.setup.shared.note_sdma_buffers_stuck(errors.sdma_ports);
             if errors.gone {
                 self.gone();
             }
@@ -453,6 +459,13 @@ impl Worker {
         self.setup.shared.worsen(DeviceState::Gone);
     }
 }
+
+/// Port bits that are news, not errors: a link has changed, an engine has halted as it was told to or because of an
+/// error beside it.
+const NO_ERRORS: PortErrBits = PortErrBits::IB_STATUS_CHANGED.union(PortErrBits::SDMA_HALT_ERR);
+
+/// What the control side of a send DMA engine wants to know.
+const SDMA_WORD: PortErrBits = sdma::STOPPING.union(PortErrBits::SDMA_HALT_ERR);
 
 /// The reasons of both ports.
 const fn both_ports() -> Reasons {

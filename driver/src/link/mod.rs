@@ -2,6 +2,8 @@
 //!
 //! [`state`] says what the chip reports and what it means, [`command`] what may be told to it and what must not,
 //! [`setup`] prepares a port, [`PortLink`] keeps one port going towards its goal, [`socket`] watches for cables.
+//! [`module`] reads what a cable says of itself ([`cable`]), and [`tuning`] sets the SerDes to it before the link is
+//! switched on: a link that trained with the settings of another cable is a link with errors.
 //! [`Links`] holds all of them for a device and is what the control thread talks to.
 //!
 //! ```text
@@ -18,23 +20,33 @@ use core::fmt;
 use qhca_regs::{Bar, Instant, Lid, Port};
 
 pub mod address;
+pub mod cable;
 pub mod command;
+pub mod module;
 mod port;
 pub mod request;
 pub mod setup;
 pub mod socket;
 pub mod state;
+pub mod tuning;
 
 pub use address::{AddressError, PortAddress};
+pub use cable::CableInfo;
 pub use command::{Command, FORBIDDEN, Forbidden};
+pub use module::CableError;
 pub use port::{COMMAND_ATTEMPTS, COMMAND_WITHIN, Goal, LinkChange, PortLink};
 pub use request::{PortAction, PortRequest, RequestPoll, UnknownAction};
 pub use setup::PortSetup;
 pub use socket::{Socket, SocketChange};
 pub use state::{LinkStatus, Logical, Physical, Speed, advice};
 
+use module::{ModulePoll, ModuleReader};
+use tuning::{Le2, write_le2};
+
 /// Highest LID of a single port.
 const MAX_UNICAST_LID: u16 = 0xBFFF;
+/// Attenuation from which copper counts as long unless an option says otherwise, dB (F-241).
+const LONG_ATTENUATION_DB: u8 = 10;
 /// Highest LID mask control: 128 LIDs for one port.
 const MAX_LMC: u8 = 7;
 
@@ -157,6 +169,10 @@ struct PortEnd {
     /// What the user wants once a cable is there.
     wanted: Goal,
     socket_change: Option<SocketChange>,
+    /// Reads the module that is in, as long as that takes.
+    reader: Option<ModuleReader>,
+    /// What the module said, or why it said nothing.
+    cable: Option<Result<CableInfo, CableError>>,
 }
 
 /// All links of a device.
@@ -165,18 +181,36 @@ pub struct Links {
     ports: Ports,
     ends: [Option<PortEnd>; 2],
     gpio: Gpio,
+    /// The port whose module is being read: both share one bus.
+    reading: Option<Port>,
+    /// Attenuation from which copper counts as long, dB.
+    long_attenuation_db: u8,
 }
 
 impl Links {
     /// The links of a device that bring-up has set up: each port's link and socket.
     pub fn new(ports: Ports, gpio: Gpio) -> Self {
-        Self { ports, ends: [None, None], gpio }
+        Self { ports, ends: [None, None], gpio, reading: None, long_attenuation_db: LONG_ATTENUATION_DB }
+    }
+
+    /// The same, with copper cables counting as long from `db` on: the option `long_attenuation`.
+    #[must_use]
+    pub fn with_long_attenuation(self, db: u8) -> Self {
+        Self { long_attenuation_db: db, ..self }
     }
 
     /// Takes a port that was set up.
     pub fn add(&mut self, link: PortLink, socket: Option<Socket>) {
         let index = link.port().index();
-        self.ends[index] = Some(PortEnd { link, socket, wanted: Goal::Disabled, socket_change: None });
+        let present = socket.filter(Socket::is_present);
+        self.ends[index] = Some(PortEnd {
+            link,
+            socket,
+            wanted: Goal::Disabled,
+            socket_change: None,
+            reader: present.map(|socket| ModuleReader::new(socket.pins())),
+            cable: None,
+        });
     }
 
     /// The ports in use.
@@ -195,6 +229,16 @@ impl Links {
         end.socket.as_ref().map(Socket::is_present)
     }
 
+    /// What the cable module of `port` says of itself: `None` if there is none, or as long as it is being read.
+    pub fn cable(&self, port: Port) -> Option<&Result<CableInfo, CableError>> {
+        self.ends[port.index()].as_ref()?.cable.as_ref()
+    }
+
+    /// Whether the module of `port` is being read, or waits for that.
+    pub fn is_reading_cable(&self, port: Port) -> bool {
+        self.ends[port.index()].as_ref().is_some_and(|end| end.reader.is_some())
+    }
+
     /// What the states of `port` mean, and what to do about them.
     pub fn advice(&self, port: Port) -> Option<&'static str> {
         let status = self.link(port)?.status();
@@ -209,7 +253,8 @@ impl Links {
         self.ports.by_ib_number(ib_port).ok_or(LinkError::NoPort { ib_port })
     }
 
-    /// Sets what is wanted of `port`. A port without a cable module stays off until one is plugged in.
+    /// Sets what is wanted of `port`. A port without a cable module stays off until one is plugged in, and any port until
+    /// its module has been read.
     ///
     /// # Errors
     /// [`LinkError::NoPort`], [`LinkError::Gone`].
@@ -307,23 +352,73 @@ impl Links {
     pub fn on_timeout(&mut self, bar: &impl Bar, now: Instant) -> Result<(), LinkError> {
         for end in self.ends.iter_mut().flatten() {
             let change = end.socket.as_mut().and_then(|socket| socket.poll(&mut self.gpio, bar, now));
-            match change {
-                Some(SocketChange::Inserted) => end.link.set_goal(end.wanted, bar, now)?,
-                Some(SocketChange::Removed) => end.link.set_goal(Goal::Disabled, bar, now)?,
-                None => {}
+            match (change, end.socket) {
+                (Some(SocketChange::Inserted), Some(socket)) => {
+                    end.cable = None;
+                    end.reader = Some(ModuleReader::new(socket.pins()));
+                }
+                (Some(SocketChange::Removed), _) => {
+                    end.cable = None;
+                    if let Some(mut reader) = end.reader.take() {
+                        reader.abandon(&mut self.gpio, bar);
+                    }
+                    if self.reading == Some(end.link.port()) {
+                        self.reading = None;
+                    }
+                    end.socket_change = change;
+                    end.link.set_goal(Goal::Disabled, bar, now)?;
+                }
+                _ => {}
             }
-            end.socket_change = change.or(end.socket_change);
-            end.link.on_timeout(bar, now)?;
         }
-        Ok(())
+        self.read_module(bar, now)?;
+        self.ends.iter_mut().flatten().try_for_each(|end| end.link.on_timeout(bar, now))
+    }
+
+    /// Goes on with reading a module. One that was read, or could not be, has its port tuned and switched on as wanted.
+    fn read_module(&mut self, bar: &impl Bar, now: Instant) -> Result<(), LinkError> {
+        let waiting = |end: &&mut PortEnd| end.reader.is_some();
+        let next = match self.reading {
+            Some(port) => self.ends[port.index()].as_mut(),
+            None => self.ends.iter_mut().flatten().find(waiting),
+        };
+        let Some(end) = next else { return Ok(()) };
+        let Some(reader) = &mut end.reader else { return Ok(()) };
+        self.reading = Some(end.link.port());
+        let ModulePoll::Done(read) = reader.poll(&mut self.gpio, bar, now) else { return Ok(()) };
+        (self.reading, end.reader) = (None, None);
+        match &read {
+            Ok(info) => {
+                log::info!("{}: {info}", end.link.port());
+                info.oddities().iter().for_each(|odd| log::warn!("{}: cable: {odd}", end.link.port()));
+            }
+            Err(error) => log::warn!("{}: {error}: {}", end.link.port(), error.cause),
+        }
+        // ORDER: the tuning before the link is told to train with it.
+        let le2 = Le2::for_cable(read.as_ref().ok(), self.long_attenuation_db);
+        if !write_le2(end.link.port(), le2, bar) {
+            log::warn!("{}: the SerDes bus does not answer; the link trains untuned", end.link.port());
+        }
+        end.cable = Some(read);
+        end.socket_change = Some(SocketChange::Inserted);
+        match end.wanted {
+            Goal::Disabled => Ok(()),
+            goal => end.link.set_goal(goal, bar, now),
+        }
     }
 
     /// When [`on_timeout`](Self::on_timeout) wants to be called.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let ends = self.ends.iter().flatten();
-        ends.flat_map(|end| [end.link.poll_timeout(), end.socket.as_ref().and_then(Socket::poll_timeout)])
-            .flatten()
-            .min()
+        let reading = |end: &PortEnd| {
+            let turn = self.reading.is_none_or(|port| port == end.link.port());
+            end.reader.as_ref().filter(|_| turn).map(ModuleReader::poll_timeout)
+        };
+        ends.flat_map(|end| {
+            [end.link.poll_timeout(), end.socket.as_ref().and_then(Socket::poll_timeout), reading(end)]
+        })
+        .flatten()
+        .min()
     }
 
     /// What has happened, until `None`.
@@ -342,9 +437,9 @@ impl Links {
 }
 
 impl PortEnd {
-    /// Boards without sockets have their links wired.
+    /// Whether a link can be tried: boards without sockets have theirs wired, others need a module that was read.
     fn has_cable(&self) -> bool {
-        self.socket.as_ref().is_none_or(Socket::is_present)
+        self.socket.as_ref().is_none_or(|socket| socket.is_present() && self.cable.is_some())
     }
 }
 

@@ -4,8 +4,7 @@
 //! then looks twice: contacts bounce, and a module needs time after insertion before its signal is good. A module
 //! that is there at start-up has had its time.
 //!
-//! The module's own memory (vendor, length, attenuation) is not read: it would choose transmitter presets, which are
-//! left alone.
+//! What the module says of itself is read by [`module`](super::module) before its link is switched on.
 //!
 //! Source: F-123, F-141.
 
@@ -64,6 +63,11 @@ impl Socket {
     /// Whether a module is in and ready.
     pub fn is_present(&self) -> bool {
         self.was_present
+    }
+
+    /// The socket's pins.
+    pub fn pins(&self) -> SocketPins {
+        self.pins
     }
 
     /// Pins that belong to this socket's presence.

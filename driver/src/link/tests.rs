@@ -380,6 +380,17 @@ fn links(bar: &ScriptBar) -> Links {
     links
 }
 
+/// Lets every deadline pass until nothing is waited for; when that is.
+fn settle(links: &mut Links, bar: &ScriptBar, from: Instant) -> Instant {
+    let mut now = from;
+    for _ in 0..10_000 {
+        let Some(at) = links.poll_timeout() else { return now };
+        now = now.max(at);
+        links.on_timeout(bar, now).expect("a device");
+    }
+    panic!("the links never come to rest");
+}
+
 #[test]
 fn port_without_a_module_waits_for_one_and_then_enables_itself() {
     let bar = obedient();
@@ -396,12 +407,16 @@ fn port_without_a_module_waits_for_one_and_then_enables_itself() {
     assert_eq!(links.poll_timeout(), Some(at(100) + socket::DEBOUNCE));
     links.on_timeout(&bar, at(120)).expect("a device");
     assert_eq!(links.poll_timeout(), Some(at(120) + socket::MODULE_READY_AFTER));
+    let commands = bar.written(CTRL_A).len();
     links.on_timeout(&bar, at(2120)).expect("a device");
+    assert!(links.is_reading_cable(P0));
+    assert_eq!(bar.written(CTRL_A).len(), commands, "B03: no command before the module was read");
+    settle(&mut links, &bar, at(2120));
     assert_eq!(
         links.poll_event(),
         Some(LinkEvent { port: P0, change: PortChange::Socket(SocketChange::Inserted) })
     );
-    links.on_port_status(P0, &bar, at(2121)).expect("a device");
+    links.on_port_status(P0, &bar, at(3000)).expect("a device");
     assert_eq!(links.link(P0).map(|link| link.status().physical()), Some(Physical::Polling));
 }
 
@@ -411,17 +426,20 @@ fn pulled_module_disables_the_port_and_a_bounce_does_not() {
     plug(&bar, true);
     let mut links = links(&bar);
     links.set_goal(P0, Goal::Up, &bar, at(0)).expect("a port");
-    links.on_timeout(&bar, at(50)).expect("a device");
+    settle(&mut links, &bar, at(0));
+    links.on_timeout(&bar, at(500)).expect("a device");
     assert_eq!(links.link(P0).map(|link| link.status().physical()), Some(Physical::Polling));
+    assert!(links.cable(P0).is_some_and(Result::is_err), "a module that does not answer has no say");
+    links.poll_event().expect("the module that was in");
 
     bar.set(device::GPIO_STATUS.offset(), 8);
-    links.on_gpio(&bar, at(100));
-    links.on_timeout(&bar, at(120)).expect("bounced: the module is still there");
+    links.on_gpio(&bar, at(600));
+    links.on_timeout(&bar, at(620)).expect("bounced: the module is still there");
     assert_eq!(links.poll_event(), None);
 
-    links.on_gpio(&bar, at(200));
+    links.on_gpio(&bar, at(700));
     plug(&bar, false);
-    links.on_timeout(&bar, at(220)).expect("a device");
+    links.on_timeout(&bar, at(720)).expect("a device");
     assert_eq!(
         links.poll_event(),
         Some(LinkEvent { port: P0, change: PortChange::Socket(SocketChange::Removed) })
@@ -434,6 +452,7 @@ fn request_is_reached_when_the_state_shows_and_late_with_advice_otherwise() {
     let bar = obedient();
     plug(&bar, true);
     let mut links = links(&bar);
+    settle(&mut links, &bar, at(0));
     let request = PortRequest::start(P0, PortAction::Activate, &mut links, &bar, at(0)).expect("a port");
     let deadline = Instant::ZERO + PortAction::Activate.within();
     assert_eq!(request.poll(&mut links, &bar, at(1)), Ok(RequestPoll::Waiting(deadline)));

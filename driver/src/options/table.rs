@@ -192,7 +192,6 @@ const VERBS: Effect =
 /// Options of the 7220, which shared the module.
 const OLD_CHIP: Effect = Nothing("concerns the 7220 only, which this driver does not drive");
 /// Options that belong to the send DMA engine.
-const SDMA: Effect = Nothing("sends go by PIO; the send DMA engine is left idle");
 /// Options that tune the analogue side of the link.
 const SERDES: Effect =
     Nothing("the SerDes keep their reset tuning, which every cable of the laboratory accepts");
@@ -202,13 +201,13 @@ options! {
         "Largest MTU: 1 to 5 for 256, 512, 1024, 2048, 4096 bytes; 0 is 4096.";
     compat_ddr_negotiate: bool = 1, Flag, Refused, Nothing("links come up by IBTA 1.2 negotiation only"),
         "Negotiate DDR as devices did before IBTA 1.2.";
-    special_trigger: bool = 0, Flag, Refused, Nothing("send buffers launch by count; the trigger word is not used"),
+    special_trigger: bool = 0, Flag, Refused, Works("leaves send DMA off and the large buffers to PIO; buffers launch by count either way"),
         "Launch send buffers by a trigger word.";
     num_vls: u32 = 2, OneOf(&[1, 2, 4, 8]), MendedTo(4), Works("sets VL capability, credits per lane and NumVLane; 8 needs an MTU of 2048 or less"),
         "Virtual lanes for data: 1, 2, 4 or 8.";
     chase: bool = 1, Flag, Refused, Nothing("belongs to the stock SerDes procedure; a link that does not train meets its deadline instead"),
         "Work around links that chase training states.";
-    long_attenuation: u32 = 10, Span(0, 255), Refused, SERDES,
+    long_attenuation: u32 = 10, Span(0, 255), Refused, Works("chooses the equalizer setting of copper cables that tell their attenuation"),
         "Attenuation in dB from which a copper cable counts as long.";
     singleport: bool = 0, Flag, Refused, Works("brings up IB port 1 only; the other port's context is skipped"),
         "Use only the first port of a two-port board.";
@@ -220,7 +219,7 @@ options! {
         "Dwords kept of a header beyond LRH and BTH; 0 is 9.";
     rcvhdrentsize: u32 = 0, OneOf(&[0, 16, 32]), Refused, Works("sets RcvHdrEntSize; must hold the header and its 2 dwords of flags"),
         "Dwords of one header queue entry; 0 is 32.";
-    sdma_fetch_prio: u32 = 8, Span(0, 15), Refused, SDMA,
+    sdma_fetch_prio: u32 = 8, Span(0, 15), Refused, Works("sets SendDmaPriorityThld"),
         "Priority threshold of send DMA descriptor fetches.";
     cfgctxts: u32 = 0, ZeroOr(1, 18), Refused, Works("chooses the chip's configuration of 6, 10 or 18 contexts, and how many are used"),
         "Receive contexts to use, at least one a port; 0 is the kernel's plus one for each CPU.";
@@ -236,7 +235,7 @@ options! {
         "Tune write coalescing of some root complexes.";
     pcie_caps: u32 = 0, PcieCaps, Refused, Nothing("payload and read request sizes belong to the host kernel, which owns the bus"),
         "Raise PCIe payload (bits 2:0, 128 bytes << n) and read request (bits 6:4).";
-    sdma_descq_cnt: u32 = 256, Span(0, 65_535), Refused, SDMA,
+    sdma_descq_cnt: u32 = 256, Span(0, 65_535), Refused, Works("sets the length of each port's descriptor ring; fewer than 16 act as 16"),
         "Descriptors of each send DMA queue; 0 is 256.";
     hol_timeout_ms: u32 = 3000, Span(0, 600_000), Refused, Nothing("sends are cancelled as soon as their link goes down"),
         "Milliseconds between flushes of queued sends after a link was lost.";

@@ -13,7 +13,7 @@ use qhca_regs::{Ctxt, Instant};
 
 use crate::counters::Counters;
 use crate::env::Backend;
-use crate::hca::Hca;
+use crate::hca::{Hca, SdmaSetup};
 use crate::shared::DeviceState;
 use crate::sys::EventFd;
 
@@ -39,6 +39,14 @@ impl<B: Backend> Core<B> {
         let ports = self.hca.split().ports;
         self.counters = Counters::start(ports, &self.bar, now).ok();
         self.hca.start(&self.bar, now);
+    }
+
+    /// Starts the send DMA engines. Without memory for them the device sends by programmed I/O alone.
+    pub(super) fn start_sdma(&mut self, setup: SdmaSetup, now: Instant) {
+        let Self { hca, mapper, bar, .. } = self;
+        if let Err(error) = hca.set_up_sdma(setup, mapper, bar, now) {
+            log::warn!("{}: no send DMA: {error}", self.backend.name());
+        }
     }
 
     /// The worker has moved to a thread of its own, which this bell wakes.

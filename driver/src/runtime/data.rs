@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use qhca_irq::moderation::{HalveDouble, RcvModeration};
 use qhca_irq::watchdog::{CHECK_PERIOD, Verdict, Watchdog};
-use qhca_regs::{Buffer, Duration, Instant};
+use qhca_regs::{Duration, Instant, Port};
 
 use super::device::Inner;
 use crate::env::{Backend, Clock};
 use crate::rx::{Arrival, Context, Drained, Next};
 use crate::sys::EventFd;
-use crate::tx::{Frame, Sender, SubmitError};
+use crate::tx::{Frame, SendId, SendOutcome, Sender, SubmitError, Submitted};
 
 /// Looks at a silent queue between two looks at its tail register.
 const LOOKS_PER_RESYNC: u32 = 100;
@@ -169,12 +169,12 @@ impl<B: Backend> AsFd for Receiver<B> {
 pub struct Transmitter<B: Backend> {
     sender: Sender,
     bar: B::Bar,
-    _inner: Arc<Inner<B>>,
+    inner: Arc<Inner<B>>,
 }
 
 impl<B: Backend> Transmitter<B> {
     pub(super) fn new(sender: Sender, bar: B::Bar, inner: Arc<Inner<B>>) -> Self {
-        Self { sender, bar, _inner: inner }
+        Self { sender, bar, inner }
     }
 
     /// Gives `frame` to the chip. See [`Sender::submit`].
@@ -182,8 +182,27 @@ impl<B: Backend> Transmitter<B> {
     /// # Errors
     /// [`SubmitError::WouldBlock`] if no buffer is free; an event tells when one is.
     #[inline]
-    pub fn submit(&mut self, frame: &Frame<'_>) -> Result<Buffer, SubmitError> {
-        self.sender.submit(&self.bar, frame)
+    pub fn submit(&mut self, frame: &Frame<'_>) -> Result<Submitted, SubmitError> {
+        let submitted = self.sender.submit(&self.bar, frame);
+        if submitted.is_err() {
+            self.wake_control();
+        }
+        submitted
+    }
+
+    /// Hands out the outcomes of sends by DMA. See [`Sender::reap`].
+    pub fn reap(&mut self, sink: impl FnMut(Port, SendId, SendOutcome)) -> usize {
+        let reaped = self.sender.reap(&self.bar, sink);
+        self.wake_control();
+        reaped
+    }
+
+    /// The control side may wait for an answer that was just given.
+    #[cold]
+    fn wake_control(&mut self) {
+        if self.sender.take_answered() {
+            self.inner.wake();
+        }
     }
 
     /// The sender: its counts and buffers.

@@ -62,6 +62,11 @@ impl<B: Backend> Inner<B> {
         &self.clock
     }
 
+    /// Has the control side look around.
+    pub(super) fn wake(&self) {
+        self.bell.signal();
+    }
+
     fn close(&self) -> CloseReport {
         let state = self.shared.state();
         if self.closed.swap(true, Ordering::AcqRel) {

@@ -12,9 +12,10 @@ use crate::bringup::{BringUp, BringUpError, BringUpRequest, BroughtUp, Hook, Pro
 use crate::dma::DmaRegion;
 use crate::env::{Backend, Clock, DmaMapper};
 use crate::fault::Policy;
-use crate::hca::{Hca, HcaSetup};
+use crate::hca::{Hca, HcaSetup, SdmaSetup};
 use crate::link::{Goal, LidAssignment};
 use crate::options::Options;
+use crate::tx::sdma;
 
 /// Bytes that are mapped for the avail words.
 const AVAIL_BYTES: usize = 4096;
@@ -134,6 +135,7 @@ impl<B: Backend> Opening<B> {
     pub fn start(self, runtime: Runtime) -> Result<Device<B>, StartError> {
         let Self { mut backend, request, policy, warnings } = self;
         let clock = backend.clock();
+        let sdma = sdma_setup(&request.options);
         let Raised { up, avail, request: plan_request, irq } = raise(&mut backend, request)?;
         for warning in warnings.iter().cloned().chain(up.report.warnings.iter().map(ToString::to_string)) {
             log::warn!("{}: {warning}", backend.name());
@@ -150,9 +152,23 @@ impl<B: Backend> Opening<B> {
         });
         let mut core = Core::new(hca, backend);
         core.start(clock.now());
+        if let Some(sdma) = sdma {
+            core.start_sdma(sdma, clock.now());
+        }
         log::info!("{}: {} is up", core.backend.name(), up.identity.chip);
         Device::launch(core, Listener::new(irq), clock, up.identity, up.report, runtime)
     }
+}
+
+/// What the options say of send DMA: nothing if the special trigger is on, which leaves it no buffers (F-230).
+fn sdma_setup(options: &Options) -> Option<SdmaSetup> {
+    let descriptors = match options.sdma_descq_cnt {
+        0 => sdma::DESCRIPTORS_DEFAULT,
+        count => count,
+    };
+    // PANIC: none; the option is at most 15.
+    let fetch_priority = u8::try_from(options.sdma_fetch_prio).unwrap_or(u8::MAX);
+    (!options.special_trigger).then_some(SdmaSetup { descriptors, fetch_priority })
 }
 
 /// What bring-up leaves, with what the caller made for it.

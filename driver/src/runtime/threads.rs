@@ -185,7 +185,7 @@ fn work<B: Backend>(
             shared.events().push(event_of(report));
             reported = true;
         }
-        if reported || shared.has_link_changes() || !shared.is_open() {
+        if reported || shared.has_news() || !shared.is_open() {
             control_bell.signal();
         }
     }

@@ -24,6 +24,10 @@ pub(crate) struct BusMemory {
     pub(crate) state: State,
     pub(crate) bits: (u8, u32),
     pub(crate) pointer: usize,
+    /// Another address that it answers to.
+    pub(crate) address: Option<u8>,
+    /// Registers that were written, with what.
+    pub(crate) written: Vec<(u8, u8)>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -92,11 +96,11 @@ impl BusMemory {
                 self.state = State::Idle;
                 false
             }
-            State::Address if byte == 0xA2 => {
+            State::Address if byte == 0xA2 || Some(byte) == self.address => {
                 self.state = State::Register;
                 true
             }
-            State::Address if byte == 0xA3 => {
+            State::Address if byte == 0xA3 || Some(byte) == self.address.map(|address| address | 1) => {
                 self.state = State::Reading;
                 self.zeros_for = self.zeros_for.saturating_sub(usize::from(self.reads > 0));
                 self.reads += 1;
@@ -105,6 +109,11 @@ impl BusMemory {
             State::Register => {
                 self.pointer = usize::from(byte);
                 self.state = State::Written;
+                true
+            }
+            State::Written => {
+                self.written.push((self.pointer as u8, byte));
+                self.pointer += 1;
                 true
             }
             _ => false,
@@ -165,6 +174,16 @@ fn whole_eeprom_is_read_in_one_transfer() {
     let contents: Vec<u8> = (0..128).map(|n: u8| n.wrapping_mul(77)).collect();
     BusMemory { contents: contents.clone(), ..BusMemory::default() }.attach(&bar);
     assert_eq!(run(&mut Transfer::read(0xA2, 0, 128), &bar).0, Ok(contents));
+}
+
+#[test]
+fn bytes_are_written_to_the_register_named_and_the_next_ones() {
+    let bar = ScriptBar::reset();
+    let memory = BusMemory::default().attach(&bar);
+    assert_eq!(run(&mut Transfer::write(0xA2, 127, &[0, 7]), &bar).0, Ok(vec![]));
+    assert_eq!(memory.borrow().written, [(127, 0), (128, 7)]);
+    let (result, ..) = run(&mut Transfer::write(0xA0, 127, &[0]), &bar);
+    assert_eq!(result, Err(TwsiError::NoAck { device: 0xA0, phase: Phase::Address }));
 }
 
 #[test]

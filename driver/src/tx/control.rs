@@ -7,8 +7,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use qhca_irq::PortSet;
 use qhca_regs::map::device::{self, SendCtrl};
-use qhca_regs::{Bar, Buffer, GONE, Shadow};
+use qhca_regs::{Bar, Buffer, GONE, Port, Shadow};
 
 /// Words of a bitmap with one bit a send buffer.
 const BITMAP_WORDS: usize = 3;
@@ -22,6 +23,8 @@ pub struct SendErrors {
     pub reads: u32,
     /// Whether a register read as all ones: the device does not answer.
     pub gone: bool,
+    /// Ports whose send DMA engine had a buffer in error: it is to be started anew.
+    pub sdma_ports: PortSet,
 }
 
 impl SendErrors {
@@ -39,12 +42,18 @@ impl SendErrors {
 pub struct SendControl {
     register: Mutex<Shadow<SendCtrl>>,
     in_flight: [AtomicU64; BITMAP_WORDS],
+    /// Buffers that belong to each port's send DMA engine.
+    sdma: [[AtomicU64; BITMAP_WORDS]; 2],
 }
 
 impl SendControl {
     /// The register as the bring-up has left it.
     pub fn new(contents: SendCtrl) -> Self {
-        Self { register: Mutex::new(Shadow::new(contents)), in_flight: Default::default() }
+        Self {
+            register: Mutex::new(Shadow::new(contents)),
+            in_flight: Default::default(),
+            sdma: Default::default(),
+        }
     }
 
     /// What the register holds.
@@ -61,6 +70,17 @@ impl SendControl {
         if word.load(Ordering::Relaxed) & bit == 0 {
             word.fetch_or(bit, Ordering::Relaxed);
         }
+    }
+
+    /// Gives `buffers` to the send DMA engine of `port`: their errors are the engine's.
+    pub(crate) fn give_to_sdma(&self, port: Port, buffers: impl Iterator<Item = usize>) {
+        for buffer in buffers {
+            self.sdma[port.index()][buffer / 64].fetch_or(1 << (buffer % 64), Ordering::Relaxed);
+        }
+    }
+
+    fn sdma_word(&self, word: usize) -> [u64; 2] {
+        [0, 1].map(|port: usize| self.sdma[port][word].load(Ordering::Relaxed))
     }
 
     /// Makes the chip give `buffer` up, as if it had been sent.
@@ -93,7 +113,8 @@ impl SendControl {
     /// Finds the buffers in error, clears exactly the bits that were read, and disarms each.
     ///
     /// Only bitmap words with buffers that were used since the last call are read: nobody else's buffers are ours
-    /// to disarm, and a read costs a microsecond.
+    /// to disarm, and a read costs a microsecond. Buffers of a send DMA engine are cleared and not disarmed: the
+    /// engine is started anew.
     ///
     /// A buffer may have been taken again by its owner between the error and this call. Its new packet is then lost,
     /// as packets may be; the buffer itself comes back either way.
@@ -101,7 +122,8 @@ impl SendControl {
         let mut errors = SendErrors::default();
         for (index, (word, found)) in (0..).zip(self.in_flight.iter().zip(&mut errors.bitmap)) {
             let used = word.load(Ordering::Relaxed);
-            if used == 0 {
+            let by_engines = self.sdma_word(index as usize);
+            if used | by_engines[0] | by_engines[1] == 0 {
                 continue;
             }
             let register = device::SEND_BUF_ERR.index(index);
@@ -112,8 +134,14 @@ impl SendControl {
                 return errors;
             }
             *found = bits & used;
-            if *found != 0 {
-                register.clear(bar, *found);
+            let clear = bits & (used | by_engines[0] | by_engines[1]);
+            if clear != 0 {
+                register.clear(bar, clear);
+            }
+            for (port, mask) in Port::ALL.into_iter().zip(by_engines) {
+                if bits & mask != 0 {
+                    errors.sdma_ports = errors.sdma_ports.union(PortSet::only(port));
+                }
             }
         }
         for buffer in errors.buffers() {

@@ -20,8 +20,10 @@ use qhca_regs::layout::{AvailWords, Pbc};
 use qhca_regs::{Bar, Buffer, BufferKind, Port};
 
 use super::control::SendControl;
-use super::frame::{Frame, HEADER_MAX_DWORDS, Lane, Payload};
+use super::frame::{Frame, HEADER_MAX_DWORDS, Lane, Path, Payload};
 use super::pool::Pool;
+use super::route::{SdmaSide, Submitted};
+use super::sdma::{PACKET_MAX_DWORDS, SMALL_DWORDS, SdmaHome};
 use crate::dma::DmaRegion;
 use crate::shared::DeviceShared;
 
@@ -69,6 +71,20 @@ pub enum SubmitError {
         /// What was asked for.
         static_rate: u16,
     },
+    /// The packet must go by send DMA, and the port has no engine or one that does not run: its link is not ACTIVE.
+    SdmaStopped {
+        /// The port.
+        port: Port,
+    },
+    /// A payload in place that does not lie in its region.
+    OutsideRegion {
+        /// Where it begins, bytes.
+        offset: usize,
+        /// Its length.
+        len_bytes: usize,
+        /// Bytes of the region.
+        region_bytes: usize,
+    },
     /// The device is closed, has failed or is gone.
     Gone,
 }
@@ -94,6 +110,16 @@ impl fmt::Display for SubmitError {
             Self::RateTooLarge { static_rate } => {
                 write!(f, "static rate {static_rate}: at most {} ticks are possible", STATIC_RATE_MAX)
             }
+            Self::SdmaStopped { port } => {
+                write!(
+                    f,
+                    "the send DMA engine of {port} does not run: its link must be ACTIVE, and special_trigger off"
+                )
+            }
+            Self::OutsideRegion { offset, len_bytes, region_bytes } => write!(
+                f,
+                "payload of {len_bytes} bytes at {offset} of a DMA region of {region_bytes} bytes: it must lie inside"
+            ),
             Self::Gone => f.write_str("the device is closed or no longer usable"),
         }
     }
@@ -108,8 +134,10 @@ const STATIC_RATE_MAX: u16 = 0x3FFF;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TxCounts {
-    /// Packets given to the chip.
+    /// Packets given to the chip, either way.
     pub packets: u64,
+    /// Those of them that went by send DMA.
+    pub by_sdma: u64,
     /// Their dwords on the wire, ICRC included.
     pub dwords: u64,
     /// Submits that found no free buffer.
@@ -125,10 +153,18 @@ pub struct Sender {
     pool: Pool,
     avail: DmaRegion,
     control: Arc<SendControl>,
-    shared: Arc<DeviceShared>,
-    largest_dwords: usize,
+    pub(super) shared: Arc<DeviceShared>,
+    /// Dwords up to which a plain packet goes by programmed I/O without a second thought.
+    pub(super) pio_limit_dwords: usize,
+    /// Dwords that fit the largest buffer of the pool.
+    pub(super) largest_dwords: usize,
+    /// Dwords above which a packet goes by send DMA if it can.
+    pub(super) sdma_above_dwords: usize,
+    pub(super) sdma: [Option<SdmaSide>; 2],
+    /// The control side waits for something that was done here.
+    pub(super) answered: bool,
     blocked_in_row: u64,
-    counts: TxCounts,
+    pub(super) counts: TxCounts,
     /// Which of the device's pools it is, so that it can be lent again.
     slot: Option<u32>,
     not_sync: PhantomData<Cell<()>>,
@@ -136,6 +172,7 @@ pub struct Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
+        self.sdma.iter_mut().filter_map(Option::take).for_each(SdmaSide::bring_home);
         if let Some(slot) = self.slot {
             self.shared.note_sender_returned(slot);
         }
@@ -165,12 +202,22 @@ impl Sender {
             avail,
             control,
             shared,
+            pio_limit_dwords: largest_dwords,
             largest_dwords,
+            sdma_above_dwords: SMALL_DWORDS,
+            sdma: [None, None],
+            answered: false,
             blocked_in_row: 0,
             counts: TxCounts::default(),
             slot: None,
             not_sync: PhantomData,
         }
+    }
+
+    /// Gives the sender the queue of `port`'s send DMA engine, if it is at home.
+    pub(crate) fn take_sdma(&mut self, port: Port, home: &Arc<SdmaHome>) {
+        self.sdma[port.index()] = SdmaSide::from_home(home);
+        self.pio_limit_dwords = self.sdma_above_dwords.min(self.largest_dwords);
     }
 
     /// What became of what was submitted.
@@ -190,38 +237,60 @@ impl Sender {
         self.pool.taken()
     }
 
-    /// Gives `frame` to the chip; says which buffer took it.
+    /// Gives `frame` to the chip; says what took it.
     ///
     /// Reads no register, takes no lock, allocates nothing.
     ///
     /// # Errors
-    /// [`SubmitError::WouldBlock`] if no buffer is free; nothing was written then. The rest name what is wrong with
+    /// [`SubmitError::WouldBlock`] if there is no room; nothing was written then. The rest name what is wrong with
     /// the frame.
     ///
     /// Source: F-011, F-014, F-212.
     #[inline]
-    pub fn submit(&mut self, bar: &impl Bar, frame: &Frame<'_>) -> Result<Buffer, SubmitError> {
+    pub fn submit(&mut self, bar: &impl Bar, frame: &Frame<'_>) -> Result<Submitted, SubmitError> {
         let written = Pbc::LEN_DWORDS + frame.header.len() + frame.payload.len_dwords();
         if !(HEADER_MIN_DWORDS..=HEADER_MAX_DWORDS).contains(&frame.header.len())
-            || written > self.largest_dwords
+            || written > self.pio_limit_dwords
             || frame.lane != Lane::Vl(0)
+            || frame.path != Path::Auto
             || frame.static_rate > STATIC_RATE_MAX
         {
-            self.check(frame, written)?;
+            return self.submit_elsewise(bar, frame, written);
         }
         if !self.shared.is_open() {
             return Err(SubmitError::Gone);
+        }
+        let Some(buffer) = self.claim(frame, written) else {
+            return self.submit_elsewise(bar, frame, written);
+        };
+        Ok(self.launch(bar, buffer, frame, written))
+    }
+
+    /// Claims a buffer, the chip's words looked at if none was known to be free, and sends from it.
+    pub(super) fn submit_by_pio(
+        &mut self,
+        bar: &impl Bar,
+        frame: &Frame<'_>,
+        written: usize,
+    ) -> Result<Submitted, SubmitError> {
+        if written > self.largest_dwords && frame.lane != Lane::Management {
+            return Err(SubmitError::TooLong { dwords: written, fit: self.largest_dwords });
         }
         let buffer = match self.claim(frame, written) {
             Some(buffer) => buffer,
             None => self.claim_late(bar, frame, written)?,
         };
+        Ok(self.launch(bar, buffer, frame, written))
+    }
+
+    #[inline]
+    fn launch(&mut self, bar: &impl Bar, buffer: Buffer, frame: &Frame<'_>, written: usize) -> Submitted {
         let wire_dwords = (written - Pbc::LEN_DWORDS + 1) as u16;
         write_frame(bar, buffer, pbc_of(frame, wire_dwords), frame);
         self.control.note_in_flight(buffer);
         self.counts.packets += 1;
         self.counts.dwords += u64::from(wire_dwords);
-        Ok(buffer)
+        Submitted::Pio(buffer)
     }
 
     #[inline]
@@ -262,8 +331,7 @@ impl Sender {
     }
 
     /// What is wrong with `frame`, if anything is: the checks that a plain packet on VL 0 passes without coming here.
-    #[cold]
-    fn check(&mut self, frame: &Frame<'_>, written: usize) -> Result<(), SubmitError> {
+    pub(super) fn check(&mut self, frame: &Frame<'_>, written: usize) -> Result<(), SubmitError> {
         let verdict = self.judge(frame, written);
         self.counts.refused += u64::from(verdict.is_err());
         verdict
@@ -279,19 +347,27 @@ impl Sender {
         }
         let fit = match frame.lane {
             Lane::Vl(vl) if vl > 7 => return Err(SubmitError::NoSuchLane { vl }),
+            Lane::Vl(_) if self.sdma[frame.port.index()].is_some() => {
+                PACKET_MAX_DWORDS.max(self.largest_dwords)
+            }
             Lane::Vl(_) => self.largest_dwords,
             Lane::Management if self.pool.has_kind(BufferKind::Vl15(frame.port)) => {
                 Buffer::vl15(frame.port).len_dwords()
             }
             Lane::Management => return Err(SubmitError::NoManagementBuffer { port: frame.port }),
         };
+        if let Payload::InPlace { region, offset, len_bytes } = frame.payload
+            && offset.checked_add(len_bytes).is_none_or(|end| end > region.len_bytes())
+        {
+            return Err(SubmitError::OutsideRegion { offset, len_bytes, region_bytes: region.len_bytes() });
+        }
         if written > fit { Err(SubmitError::TooLong { dwords: written, fit }) } else { Ok(()) }
     }
 }
 
 /// The control word of `frame`.
 #[inline]
-fn pbc_of(frame: &Frame<'_>, wire_dwords: u16) -> Pbc {
+pub(super) fn pbc_of(frame: &Frame<'_>, wire_dwords: u16) -> Pbc {
     if frame.lane == Lane::Vl(0) && frame.static_rate == 0 && !frame.notify {
         return Pbc::for_port(frame.port, wire_dwords);
     }
@@ -336,6 +412,12 @@ fn write_with_payload(bar: &impl Bar, buffer: Buffer, pbc: Pbc, frame: &Frame<'_
             }
         }
         Payload::Bytes(bytes) => write_bytes(bar, buffer, &mut prefix, len, bytes),
+        Payload::InPlace { region, offset, len_bytes } => {
+            let mut bytes = [0; PACKET_MAX_DWORDS * 4];
+            let bytes = &mut bytes[..len_bytes];
+            region.memory().copy_out(offset, bytes);
+            write_bytes(bar, buffer, &mut prefix, len, bytes);
+        }
     }
 }
 
@@ -369,7 +451,7 @@ fn write_bytes(
 
 /// Up to four bytes as the dword that lies in memory as they do, zeros behind them.
 #[inline]
-fn dword(bytes: &[u8]) -> u32 {
+pub(super) fn dword(bytes: &[u8]) -> u32 {
     let mut four = [0; 4];
     four[..bytes.len()].copy_from_slice(bytes);
     u32::from_le_bytes(four)

@@ -19,6 +19,14 @@ struct Bench {
     shared: Arc<DeviceShared>,
 }
 
+/// The number of the send buffer that took a packet.
+fn index(submitted: Submitted) -> usize {
+    match submitted {
+        Submitted::Pio(buffer) => buffer.index(),
+        Submitted::Sdma(id) => panic!("{id} without an engine"),
+    }
+}
+
 fn bench(indices: &[usize]) -> Bench {
     let avail = PlainMapper::default().map(64).expect("memory");
     let pool = Pool::of_indices(indices.iter().copied(), &avail_image(&avail)).expect("a pool");
@@ -30,7 +38,7 @@ fn bench(indices: &[usize]) -> Bench {
 
 impl Bench {
     fn submit(&mut self, frame: &Frame<'_>) -> Result<usize, SubmitError> {
-        self.sender.submit(&self.bar, frame).map(Buffer::index)
+        self.sender.submit(&self.bar, frame).map(index)
     }
 
     /// The chip has taken and sent `buffer` and says so.
