@@ -9,11 +9,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use qhca_driver::bringup::Report as BringUpReport;
 use qhca_driver::contexts::Split;
 use qhca_driver::counters::{Counters, CountersFrozen};
+use qhca_driver::dma::DmaRegion;
+use qhca_driver::env::MapError;
 use qhca_driver::event::Event;
 use qhca_driver::identity::Identity;
-use qhca_driver::link::{Command, Goal, LidAssignment, LinkError, LinkStatus, Logical};
+use qhca_driver::link::{
+    CableError, CableInfo, Command, Goal, LidAssignment, LinkError, LinkStatus, Logical,
+};
 use qhca_driver::runtime::{self, CloseReport};
-use qhca_driver::rx::{Arrival, Drained, RxCounts};
+use qhca_driver::rx::{Arrival, Drained, FlowId, FlowSettings, FlowState, RxCounts, Tid, TidError};
 use qhca_driver::shared::DeviceState;
 use qhca_driver::slots::LendError;
 use qhca_driver::tx::{Frame, SubmitError, TxCounts};
@@ -157,6 +161,21 @@ impl Device {
         each_into!(self, Transmitter, device => device.open_sender())
     }
 
+    /// Memory that the chip can reach, zeroed: for payloads that are sent or received in place.
+    ///
+    /// # Errors
+    /// [`MapError`].
+    pub fn map(&self, len_bytes: usize) -> Result<DmaRegion, MapError> {
+        let Self::Sim(device) = self;
+        device.map(len_bytes)
+    }
+
+    /// What the cable module of `port` says of itself; `None` if there is none, or as long as it is being read.
+    pub fn cable(&self, port: Port) -> Option<Result<CableInfo, CableError>> {
+        let Self::Sim(device) = self;
+        device.cable(port)
+    }
+
     /// What happened, oldest first; `None` when nothing waits.
     pub fn poll_event(&self) -> Option<Event> {
         each!(self, device => device.poll_event())
@@ -296,6 +315,50 @@ impl Receiver {
     /// Thins this receiver's interrupts by `policy`, in place of the stock driver's halving and doubling.
     pub fn moderate_by(&mut self, policy: impl RcvModeration + Send + 'static) {
         each!(self, receiver => receiver.moderate_by(policy));
+    }
+
+    /// Lets payload come straight to the pages of `len_bytes` from byte `offset` of `region`, one TID a page.
+    ///
+    /// # Errors
+    /// [`TidError`]; nothing is bound then.
+    pub fn bind(
+        &mut self,
+        region: &DmaRegion,
+        offset: usize,
+        len_bytes: usize,
+    ) -> Result<Vec<Tid>, TidError> {
+        let Self::Sim(receiver) = self;
+        receiver.bind(region, offset, len_bytes)
+    }
+
+    /// Takes bound pages from the chip again.
+    ///
+    /// # Errors
+    /// [`TidError`].
+    pub fn release(&mut self, tids: &[Tid]) -> Result<(), TidError> {
+        let Self::Sim(receiver) = self;
+        receiver.release(tids)
+    }
+
+    /// Has the chip check a flow of expected packets from now on.
+    ///
+    /// # Errors
+    /// [`TidError::Gone`].
+    pub fn open_flow(&mut self, flow: FlowId, settings: FlowSettings) -> Result<(), TidError> {
+        let Self::Sim(receiver) = self;
+        receiver.open_flow(flow, settings)
+    }
+
+    /// What the chip says of a flow; `None` if it is not open.
+    pub fn flow(&self, flow: FlowId) -> Option<FlowState> {
+        let Self::Sim(receiver) = self;
+        receiver.flow(flow)
+    }
+
+    /// Has the chip forget a flow.
+    pub fn close_flow(&mut self, flow: FlowId) {
+        let Self::Sim(receiver) = self;
+        receiver.close_flow(flow);
     }
 
     /// Asks for an interrupt on the next packet.

@@ -45,12 +45,14 @@ pub use qhca_irq as irq;
 pub use qhca_regs as regs;
 pub use qhca_sim as sim;
 
-pub use qhca_driver::dma::DmaSlice;
+pub use qhca_driver::dma::{DmaRegion, DmaSlice};
 pub use qhca_driver::event::Event;
 pub use qhca_driver::fault::{Policy, Report};
-pub use qhca_driver::link::{Goal, LidAssignment, LinkStatus};
+pub use qhca_driver::link::{CableInfo, Goal, LidAssignment, LinkStatus};
 pub use qhca_driver::runtime::{CloseReport, Runtime, StartError};
-pub use qhca_driver::rx::{Arrival, Drained, Next, Packet};
+pub use qhca_driver::rx::{
+    Arrival, Drained, FlowError, FlowId, FlowSettings, FlowState, Next, Packet, Tid, TidError,
+};
 pub use qhca_driver::slots::LendError;
 pub use qhca_driver::tx::{
     FlushReason, Frame, Lane, Path, Payload, SendId, SendOutcome, SubmitError, Submitted,

@@ -19,7 +19,8 @@ use crate::control::Controls;
 use crate::dma::DmaRegion;
 use crate::env::{DmaMapper, MapError};
 use crate::rx::{
-    Context, ContextMemory, ContextSetup, EagerShape, ProgramError, QueueShape, ShapeError, program, withdraw,
+    Context, ContextMemory, ContextSetup, EagerShape, Expected, ProgramError, QueueShape, ShapeError,
+    program, withdraw,
 };
 use crate::shared::DeviceShared;
 use crate::tx::sdma::SdmaHome;
@@ -119,6 +120,8 @@ struct Slot {
     memory: Option<ContextMemory>,
     /// The port it receives from while it is lent.
     lent_to: Option<Port>,
+    /// Its owner's bound pages, while it is lent.
+    expected: Option<Expected>,
 }
 
 /// All contexts and senders of a device.
@@ -137,7 +140,7 @@ impl Slots {
     /// The slots of a chip that was split so, none lent. The chip writes its avail words to `avail`.
     pub fn new(split: Split, avail: DmaRegion, send: Arc<SendControl>, shared: Arc<DeviceShared>) -> Self {
         let slots = split.contexts.iter().cloned();
-        let slots = slots.map(|share| Slot { share, memory: None, lent_to: None }).collect();
+        let slots = slots.map(|share| Slot { share, memory: None, lent_to: None, expected: None }).collect();
         Self { split, slots, senders_lent: 0, avail, send, shared, sdma: [None, None] }
     }
 
@@ -180,9 +183,15 @@ impl Slots {
         memory.clear_queue();
         let ctxt = self.slots[at].share.ctxt;
         program(ctxt, port, &memory, FIRST_TIMEOUT, controls, bar).map_err(LendError::Program)?;
+        if self.slots[at].share.owner == Owner::User {
+            // One switch for the device, which stays on (F-251).
+            controls.update_rcv(bar, |rcv| rcv.with_tid_flow_enable(true));
+        }
+        let expected = Expected::new(ctxt);
         self.slots[at].lent_to = Some(port);
+        self.slots[at].expected = Some(expected.clone());
         let setup = ContextSetup { ctxt, port, memory, shared: self.shared.clone(), timeout: FIRST_TIMEOUT };
-        Ok(Context::new(setup))
+        Ok(Context::new(setup).with_expected(expected))
     }
 
     /// The slot for `wanted`, and the port it is to receive from.
@@ -290,6 +299,9 @@ impl Slot {
     fn withdraw(&mut self, controls: &mut Controls, bar: &impl Bar) {
         if let (Some(port), Some(memory)) = (self.lent_to.take(), &self.memory) {
             withdraw(self.share.ctxt, port, memory, controls, bar);
+            if let Some(expected) = self.expected.take() {
+                expected.withdraw(bar);
+            }
         }
     }
 }

@@ -12,8 +12,9 @@ use qhca_irq::watchdog::{CHECK_PERIOD, Verdict, Watchdog};
 use qhca_regs::{Duration, Instant, Port};
 
 use super::device::Inner;
+use crate::dma::DmaRegion;
 use crate::env::{Backend, Clock};
-use crate::rx::{Arrival, Context, Drained, Next};
+use crate::rx::{Arrival, Context, Drained, FlowId, FlowSettings, FlowState, Next, Tid, TidError};
 use crate::sys::EventFd;
 use crate::tx::{Frame, SendId, SendOutcome, Sender, SubmitError, Submitted};
 
@@ -145,6 +146,56 @@ impl<B: Backend> Receiver<B> {
     /// queue, or after polling for a while.
     pub fn arm(&mut self) {
         self.context.arm(&self.bar);
+    }
+
+    /// Lets payload come straight to the pages of `len_bytes` from byte `offset` of `region`. See
+    /// [`Expected::bind`](crate::rx::Expected::bind).
+    ///
+    /// # Errors
+    /// [`TidError`]; nothing is bound then.
+    pub fn bind(
+        &mut self,
+        region: &DmaRegion,
+        offset: usize,
+        len_bytes: usize,
+    ) -> Result<Vec<Tid>, TidError> {
+        self.still_open()?;
+        self.context.expected().bind(region, offset, len_bytes, &self.bar)
+    }
+
+    /// Takes bound pages from the chip again.
+    ///
+    /// # Errors
+    /// [`TidError`].
+    pub fn release(&mut self, tids: &[Tid]) -> Result<(), TidError> {
+        self.still_open()?;
+        self.context.expected().release(tids, &self.bar)
+    }
+
+    /// Has the chip check a flow from now on.
+    ///
+    /// # Errors
+    /// [`TidError::Gone`].
+    pub fn open_flow(&mut self, flow: FlowId, settings: FlowSettings) -> Result<(), TidError> {
+        self.still_open()?;
+        self.context.expected().open_flow(flow, settings, &self.bar)
+    }
+
+    /// What the chip says of a flow; `None` if it is not open.
+    pub fn flow(&self, flow: FlowId) -> Option<FlowState> {
+        self.still_open().ok()?;
+        self.context.expected().flow(flow, &self.bar)
+    }
+
+    /// Has the chip forget a flow.
+    pub fn close_flow(&mut self, flow: FlowId) {
+        if self.still_open().is_ok() {
+            self.context.expected().close_flow(flow, &self.bar);
+        }
+    }
+
+    fn still_open(&self) -> Result<(), TidError> {
+        if self.inner.shared().is_open() { Ok(()) } else { Err(TidError::Gone) }
     }
 
     /// Interrupts that got lost and were made up for.

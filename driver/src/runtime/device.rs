@@ -16,10 +16,11 @@ use super::threads::{Threads, lock, new_bell};
 use crate::bringup::Report as BringUpReport;
 use crate::contexts::Split;
 use crate::counters::{Counters, CountersFrozen};
+use crate::dma::DmaRegion;
 use crate::env::{Backend, Clock};
 use crate::event::Event;
 use crate::identity::Identity;
-use crate::link::{Command, Goal, LidAssignment, LinkError, LinkStatus};
+use crate::link::{CableError, CableInfo, Command, Goal, LidAssignment, LinkError, LinkStatus};
 use crate::shared::{DeviceShared, DeviceState};
 use crate::slots::{LendError, Wanted};
 use crate::sys::EventFd;
@@ -248,6 +249,25 @@ impl<B: Backend> Device<B> {
         let mut core = self.core();
         let sender = core.hca.open_user_sender(receiver.context())?;
         Ok(Transmitter::new(sender, core.bar.clone(), self.inner.clone()))
+    }
+
+    /// Memory that the chip can reach, zeroed: for payloads that are sent or received in place. It is given back when
+    /// the last clone is dropped.
+    ///
+    /// # Errors
+    /// [`MapError`](crate::env::MapError).
+    pub fn map(&self, len_bytes: usize) -> Result<DmaRegion, crate::env::MapError> {
+        crate::env::DmaMapper::map(&mut self.core().mapper, len_bytes)
+    }
+
+    /// What the cable module of `port` says of itself; `None` if there is none, or as long as it is being read.
+    pub fn cable(&self, port: Port) -> Option<Result<CableInfo, CableError>> {
+        self.core().hca.links().cable(port).cloned()
+    }
+
+    /// Whether the cable module of `port` is still being read.
+    pub fn is_reading_cable(&self, port: Port) -> bool {
+        self.core().hca.links().is_reading_cable(port)
     }
 
     /// What happened, oldest first; `None` when nothing waits.

@@ -25,6 +25,7 @@ use qhca_regs::{Bar, Ctxt, GONE, Instant, Port};
 
 use super::counts::RxCounts;
 use super::entry::Limits;
+use super::expected::Expected;
 use super::flow::{self, Drained, Flow, Next};
 use super::heads::Heads;
 use super::memory::ContextMemory;
@@ -67,6 +68,7 @@ pub struct Context {
     heads: Heads,
     backlog: u64,
     counts: RxCounts,
+    expected: Expected,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -84,8 +86,23 @@ impl Context {
             heads,
             backlog: 0,
             counts: RxCounts::default(),
+            expected: Expected::new(setup.ctxt),
             not_sync: PhantomData,
         }
+    }
+
+    /// The same, with a table of bound pages that somebody else takes back from the chip.
+    #[must_use]
+    pub(crate) fn with_expected(self, expected: Expected) -> Self {
+        // The old table bound nothing.
+        let mut context = self;
+        context.expected = expected;
+        context
+    }
+
+    /// Pages that payload goes to directly, and the flows that it comes in.
+    pub fn expected(&self) -> &Expected {
+        &self.expected
     }
 
     /// The context's number.

@@ -25,12 +25,14 @@
 //! | `heads` | the registers that give space back |
 //! | `context` | a context: all of it together |
 //! | `counts` | what became of every entry |
+//! | `expected` | payload that goes straight to the page it is meant for |
 //!
 //! It does not decide which packet reaches which context (the chip's QP map does) and knows no transport.
 
 mod context;
 mod counts;
 mod entry;
+pub mod expected;
 pub mod flow;
 mod heads;
 mod memory;
@@ -41,7 +43,8 @@ mod reader;
 pub use context::{BATCH_WHILE_ERRORS_PENDING, Context, ContextSetup, RELEASE_EVERY};
 pub use counts::RxCounts;
 pub use entry::Malformed;
+pub use expected::{Expected, FlowId, FlowSettings, FlowState, Tid, TidError};
 pub use flow::{Drained, Next};
 pub use memory::{ContextMemory, EagerShape, QueueShape, ShapeError};
-pub use packet::{Arrival, Packet};
+pub use packet::{Arrival, FlowError, Packet};
 pub use program::{ProgramError, program, withdraw};

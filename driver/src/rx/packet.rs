@@ -46,7 +46,25 @@ pub struct Packet<'a> {
     pub rhf: Rhf,
 }
 
+/// How an expected packet broke its flow's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowError {
+    /// Its sequence number was not the one that the flow waits for.
+    Sequence,
+    /// It is of another generation of the flow.
+    Generation,
+}
+
 impl Packet<'_> {
+    /// Whether it broke the order of its flow. Whether its payload was kept, the flow's settings say. Source: F-251.
+    pub fn flow_error(&self) -> Option<FlowError> {
+        let errors = self.rhf.errors();
+        if errors.contains(RhfErrors::TF_GEN) {
+            return Some(FlowError::Generation);
+        }
+        errors.contains(RhfErrors::TF_SEQ).then_some(FlowError::Sequence)
+    }
+
     /// What kind of packet it is.
     #[inline]
     pub fn kind(&self) -> PacketType {
