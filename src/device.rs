@@ -20,11 +20,11 @@ use qhca_driver::runtime::{self, CloseReport};
 use qhca_driver::rx::{Arrival, Drained, FlowId, FlowSettings, FlowState, RxCounts, Tid, TidError};
 use qhca_driver::shared::DeviceState;
 use qhca_driver::slots::LendError;
-use qhca_driver::tx::{Frame, SubmitError, TxCounts};
+use qhca_driver::tx::{Frame, SendId, SendOutcome, SubmitError, Submitted, TxCounts};
 use qhca_driver::vfio_user::{VfioUserBar, VfioUserDevice};
 use qhca_irq::moderation::RcvModeration;
 use qhca_regs::Bar;
-use qhca_regs::{Buffer, Ctxt, Duration, Instant, Port};
+use qhca_regs::{Ctxt, Duration, Instant, Port};
 use qhca_sim::backend::{SimBar, SimDevice};
 
 /// One match over the back ends: `$call` with `$held` for what the variant holds.
@@ -166,14 +166,12 @@ impl Device {
     /// # Errors
     /// [`MapError`].
     pub fn map(&self, len_bytes: usize) -> Result<DmaRegion, MapError> {
-        let Self::Sim(device) = self;
-        device.map(len_bytes)
+        each!(self, device => device.map(len_bytes))
     }
 
     /// What the cable module of `port` says of itself; `None` if there is none, or as long as it is being read.
     pub fn cable(&self, port: Port) -> Option<Result<CableInfo, CableError>> {
-        let Self::Sim(device) = self;
-        device.cable(port)
+        each!(self, device => device.cable(port))
     }
 
     /// What happened, oldest first; `None` when nothing waits.
@@ -327,8 +325,7 @@ impl Receiver {
         offset: usize,
         len_bytes: usize,
     ) -> Result<Vec<Tid>, TidError> {
-        let Self::Sim(receiver) = self;
-        receiver.bind(region, offset, len_bytes)
+        each!(self, receiver => receiver.bind(region, offset, len_bytes))
     }
 
     /// Takes bound pages from the chip again.
@@ -336,8 +333,7 @@ impl Receiver {
     /// # Errors
     /// [`TidError`].
     pub fn release(&mut self, tids: &[Tid]) -> Result<(), TidError> {
-        let Self::Sim(receiver) = self;
-        receiver.release(tids)
+        each!(self, receiver => receiver.release(tids))
     }
 
     /// Has the chip check a flow of expected packets from now on.
@@ -345,20 +341,17 @@ impl Receiver {
     /// # Errors
     /// [`TidError::Gone`].
     pub fn open_flow(&mut self, flow: FlowId, settings: FlowSettings) -> Result<(), TidError> {
-        let Self::Sim(receiver) = self;
-        receiver.open_flow(flow, settings)
+        each!(self, receiver => receiver.open_flow(flow, settings))
     }
 
     /// What the chip says of a flow; `None` if it is not open.
     pub fn flow(&self, flow: FlowId) -> Option<FlowState> {
-        let Self::Sim(receiver) = self;
-        receiver.flow(flow)
+        each!(self, receiver => receiver.flow(flow))
     }
 
     /// Has the chip forget a flow.
     pub fn close_flow(&mut self, flow: FlowId) {
-        let Self::Sim(receiver) = self;
-        receiver.close_flow(flow);
+        each!(self, receiver => receiver.close_flow(flow));
     }
 
     /// Asks for an interrupt on the next packet.
@@ -380,8 +373,18 @@ impl Transmitter {
     /// # Errors
     /// [`SubmitError::WouldBlock`] if no buffer is free; an event tells when one is.
     #[inline]
-    pub fn submit(&mut self, frame: &Frame<'_>) -> Result<Buffer, SubmitError> {
+    pub fn submit(&mut self, frame: &Frame<'_>) -> Result<Submitted, SubmitError> {
         each!(self, transmitter => transmitter.submit(frame))
+    }
+
+    /// Keeps the outcome of every send by DMA until it is reaped, or no longer.
+    pub fn track_outcomes(&mut self, on: bool) {
+        each!(self, transmitter => transmitter.sender().track_outcomes(on));
+    }
+
+    /// Hands out the outcomes of sends by DMA that have one, oldest first for each port; says how many.
+    pub fn reap(&mut self, sink: impl FnMut(Port, SendId, SendOutcome)) -> usize {
+        each!(self, transmitter => transmitter.reap(sink))
     }
 
     /// What became of what was submitted.
