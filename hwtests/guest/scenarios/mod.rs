@@ -1,6 +1,10 @@
 //! What is done to guests, scenario by scenario. A boot costs 10 to 20 s, so one boot serves many checks.
 
+mod alone;
+mod fabric;
 mod probe;
+mod steps;
+mod traffic;
 
 use crate::fail::{Stop, Verdict};
 use crate::fetch::Series;
@@ -17,13 +21,23 @@ pub(crate) struct Scenario {
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "ib-qib-6.1",
-        about: "kernel 6.1: probe, identity, INIT",
-        run: |lab| probe::run(lab, Series::V6_1),
+        about: "kernel 6.1, one guest: probe, subnet manager, diagnostics, verbs traffic, module options",
+        run: |lab| alone::run(lab, Series::V6_1),
     },
     Scenario {
         name: "ib-qib-6.12",
         about: "the same on kernel 6.12",
-        run: |lab| probe::run(lab, Series::V6_12),
+        run: |lab| alone::run(lab, Series::V6_12),
+    },
+    Scenario {
+        name: "iommu-6.1",
+        about: "kernel 6.1 behind an emulated IOMMU: probe, subnet manager, verbs traffic",
+        run: |lab| alone::run_behind_iommu(lab, Series::V6_1),
+    },
+    Scenario {
+        name: "iommu-6.12",
+        about: "the same on kernel 6.12",
+        run: |lab| alone::run_behind_iommu(lab, Series::V6_12),
     },
 ];
 
