@@ -51,12 +51,17 @@ if grep -qw interactive /proc/cmdline; then
     poweroff -f
 fi
 
+# The reader is a process of its own: orphans become children of the first process, and a signal that one of them ended
+# makes the shell's `read` forget what it has read of a line.
 exec 3<>/dev/ttyS1
 stty -F /dev/ttyS1 raw -echo
-echo "@@ready" >&3
-while read -r number command <&3; do
-    echo "@@begin $number" >&3
-    (eval "$command") </dev/null >&3 2>&1
-    echo "@@end $number $?" >&3
-done
+(
+    echo "@@ready" >&3
+    while read -r number command <&3; do
+        echo "@@begin $number" >&3
+        (eval "$command") </dev/null >&3 2>&1
+        echo "@@end $number $?" >&3
+    done
+) &
+wait $!
 poweroff -f

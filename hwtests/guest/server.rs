@@ -52,6 +52,14 @@ impl Server {
         self.sockets[card].clone()
     }
 
+    /// Processor time that the server has used, ns.
+    pub(crate) fn cpu_ns(&mut self) -> Result<u64, Stop> {
+        let path = format!("/proc/{}/schedstat", self.process.child().id());
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let first = text.split_whitespace().next().and_then(|word| word.parse().ok());
+        first.ok_or_else(|| Stop::Lost(format!("{path} says {text:?}")))
+    }
+
     /// Whether the server still runs; if not, what it said last.
     pub(crate) fn alive(&mut self) -> Result<(), Stop> {
         match self.process.ended() {

@@ -2,6 +2,7 @@
 
 mod alone;
 mod fabric;
+mod pair;
 mod probe;
 mod steps;
 mod traffic;
@@ -38,6 +39,11 @@ pub(crate) const ALL: &[Scenario] = &[
         name: "iommu-6.12",
         about: "the same on kernel 6.12",
         run: |lab| alone::run_behind_iommu(lab, Series::V6_12),
+    },
+    Scenario {
+        name: "pair",
+        about: "two guests on one cable: IP over InfiniBand, verbs traffic, processor time of the server",
+        run: pair::run,
     },
 ];
 

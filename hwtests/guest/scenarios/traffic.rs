@@ -25,7 +25,7 @@ pub(super) const LOOP: Ends<'static> = Ends { address: "127.0.0.1", ports: (1, 2
 
 /// A ping-pong on one guest.
 pub(super) fn pingpong(guest: &mut Guest, kind: &str, size: u64) -> Verdict {
-    let program = format!("ibv_{kind}_pingpong -d qib0 -s {size} -n {ROUNDS} -c");
+    let program = pingpong_command(kind, size);
     let (server, client) = LOOP.ports;
     let command = format!(
         "{program} -i {server} >/tmp/server 2>&1 & \
@@ -36,6 +36,11 @@ pub(super) fn pingpong(guest: &mut Guest, kind: &str, size: u64) -> Verdict {
     );
     let text = guest.must(&command, TOOL_S + 30)?;
     pingpong_says(&text, size)
+}
+
+/// A ping-pong's command, without port and address.
+pub(super) fn pingpong_command(kind: &str, size: u64) -> String {
+    format!("ibv_{kind}_pingpong -d qib0 -s {size} -n {ROUNDS} -c")
 }
 
 /// Both ends of a ping-pong counted every byte and every round.
@@ -49,7 +54,7 @@ pub(super) fn pingpong_says(text: &str, size: u64) -> Verdict {
         text.trim().replace('\n', " | ")
     );
     ensure!(!text.contains("invalid data"), "a ping-pong received other bytes than were sent");
-    let rate = text.split(" = ").nth(1).unwrap_or("?");
+    let rate = text.lines().find_map(|line| line.split_once("seconds = ")).map_or("?", |(_, rate)| rate);
     Ok(format!("{ROUNDS} rounds of {size} bytes, {rate}"))
 }
 
