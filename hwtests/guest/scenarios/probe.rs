@@ -9,6 +9,8 @@ use qhca_sim::chip::Config;
 const HARMLESS: &[(&str, &str)] = &[
     ("Unable to enable pcie error reporting", "the card offers no advanced error reporting unless asked to"),
     ("Could not enable error recovery", "the same"),
+    ("clocksource: Long readout interval", "the emulated processor did not run for a while"),
+    ("clocksource: timekeeping watchdog", "the same"),
     ("Performance problem: bandwidth to PIO buffers", "an emulated processor stores slowly"),
 ];
 
