@@ -2,6 +2,7 @@
 
 pub mod backend;
 pub mod chip;
+pub mod control;
 pub mod fabric;
 pub mod faults;
 pub mod host;

@@ -22,7 +22,7 @@ use crate::fabric::crc::Crcs;
 use crate::fabric::{Arrival, Cable, CableConfig, LineFaults, Side};
 use crate::faults::{Fault, FaultPlan};
 use crate::host::{HostMemory, IrqFaults};
-use crate::vtime::Seed;
+use crate::vtime::{Distribution, Seed};
 use qhca_regs::{Instant, Port};
 
 /// A chip in a world.
@@ -187,6 +187,11 @@ impl<H: WorldHost> World<H> {
         self.cables[cable.0].cable.set_faults(from, faults);
     }
 
+    /// Changes how long `cable` is, in time.
+    pub fn set_delay(&mut self, cable: CableId, delay: Distribution) {
+        self.cables[cable.0].cable.set_delay(delay);
+    }
+
     /// What is to go wrong from now on, in place of what was planned before.
     pub fn set_faults(&mut self, plan: FaultPlan) {
         self.plan = plan;
@@ -227,6 +232,26 @@ impl<H: WorldHost> World<H> {
     /// The cable `cable`.
     pub fn cable(&self, cable: CableId) -> &Cable {
         &self.cables[cable.0].cable
+    }
+
+    /// The cables, in the order in which they were laid; those that gave way to others included.
+    pub fn cables(&self) -> impl Iterator<Item = CableId> + use<H> {
+        (0..self.cables.len()).map(CableId)
+    }
+
+    /// The cable of a port, and which of its ends sits there.
+    pub fn cable_at(&self, node: NodeId, port: Port) -> Option<(CableId, Side)> {
+        self.nodes[node.0].plugs[port.index()].map(|plug| (CableId(plug.cable), plug.side))
+    }
+
+    /// Where the ends of `cable` are, or were.
+    pub fn cable_ends(&self, cable: CableId) -> [(NodeId, Port); 2] {
+        self.cables[cable.0].ends.map(|(node, port)| (NodeId(node), port))
+    }
+
+    /// Something happens to the chip of `node` from outside.
+    pub fn act(&mut self, node: NodeId, now: Instant, what: impl FnOnce(&mut Chip, Instant, &mut H)) {
+        self.touch(node.0, now, what);
     }
 
     /// Software on `node` reads a register.

@@ -1,11 +1,16 @@
 //! `qhca sim serve`: simulated HCAs behind vfio-user sockets, for QEMU and for `-d vfio-user:`.
+//!
+//! What is done to them while they run is in [`ctl`].
+
+mod ctl;
 
 use crate::fail::{Failure, Status};
 use crate::ui::Ui;
 use clap::Subcommand;
 use qhca_regs::{Duration, Port};
 use qhca_sim::chip::{Board, Config, WrongChip, WrongSet};
-use qhca_sim::fabric::{CableConfig, LineFaults};
+use qhca_sim::control::{Order, OrderError};
+use qhca_sim::fabric::{CableConfig, LineFaults, LineRate, Speed, Width};
 use qhca_sim::vfio_user::{ConfigOptions, Options, ServeError, Server};
 use qhca_sim::vtime::Distribution;
 use qhca_sim::world::NodeId;
@@ -26,6 +31,8 @@ pub(crate) struct Args {
 enum Command {
     /// Serve simulated HCAs over vfio-user until killed
     Serve(ServeArgs),
+    /// Give orders to a server: cables, modules, errors, removal, state
+    Ctl(ctl::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -45,6 +52,9 @@ struct ServeArgs {
     /// One packet in N is lost on every cable; 0 for none
     #[arg(long, value_name = "N", default_value_t = 0)]
     lose_one_in: u64,
+    /// Most that a cable carries: sdr, ddr or qdr on four lanes; the chips pace themselves if it is not given
+    #[arg(long, value_name = "SPEED")]
+    speed: Option<String>,
     /// Compute and check ICRC and VCRC on every cable
     #[arg(long)]
     crc: bool,
@@ -57,6 +67,12 @@ struct ServeArgs {
     /// Offer advanced error reporting
     #[arg(long)]
     aer: bool,
+    /// Take orders at this socket, from `qhca sim ctl`
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// What is to go wrong: `TIME ORDER; …`, as in `2s cable a:1 out; 2500ms cable a:1 in` (orders: `qhca sim ctl --help`)
+    #[arg(long, value_name = "SPEC", default_value = "")]
+    faults: String,
     /// Record every register access
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -69,12 +85,15 @@ struct ServeArgs {
 pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
     match &args.command {
         Command::Serve(args) => serve(args, ui),
+        Command::Ctl(args) => ctl::run(args, ui),
     }
 }
 
 fn serve(args: &ServeArgs, ui: &Ui) -> Result<Status, Failure> {
     let config = config(args)?;
     let cables = parse_cables(&args.cable, args.socket.len())?;
+    let faults = parse_faults(&args.faults)?;
+    let cable_config = cable_config(args)?;
     let mut server = Server::new(args.seed, args.crc).map_err(refused)?;
     let mut nodes = Vec::new();
     for (n, path) in args.socket.iter().enumerate() {
@@ -89,7 +108,13 @@ fn serve(args: &ServeArgs, ui: &Ui) -> Result<Status, Failure> {
         nodes.push(server.add(path, Config { guid, serial, ..config.clone() }, options).map_err(refused)?);
     }
     for cable in &cables {
-        server.connect(cable.a.of(&nodes), cable.b.of(&nodes), cable_config(args));
+        server.connect(cable.a.of(&nodes), cable.b.of(&nodes), cable_config);
+    }
+    for (after, order) in faults {
+        server.plan(after, order);
+    }
+    if let Some(path) = &args.control {
+        server.control_at(path).map_err(refused)?;
     }
     if let Some(path) = &args.trace {
         let file = std::fs::File::create(path)
@@ -135,10 +160,51 @@ fn config(args: &ServeArgs) -> Result<Config, Failure> {
     Ok(Config { board, wrong, seed: args.seed, ..Config::default() })
 }
 
-fn cable_config(args: &ServeArgs) -> CableConfig {
+fn cable_config(args: &ServeArgs) -> Result<CableConfig, Failure> {
+    let rate = match args.speed.as_deref() {
+        None => LineRate::UNLIMITED,
+        Some("sdr") => LineRate::of(Speed::Sdr, Width::X4),
+        Some("ddr") => LineRate::of(Speed::Ddr, Width::X4),
+        Some("qdr") => LineRate::of(Speed::Qdr, Width::X4),
+        Some(other) => {
+            let what = format!("--speed {other}: no such speed");
+            return Err(Failure::bad_input(what).remedy("valid: sdr, ddr, qdr"));
+        }
+    };
     let faults = LineFaults { lose_one_in: args.lose_one_in, ..LineFaults::default() };
     let delay = Distribution::Fixed(Duration::from_nanos(args.delay_ns));
-    CableConfig { delay, faults: [faults; 2], ..CableConfig::default() }
+    Ok(CableConfig { delay, rate, faults: [faults; 2], ..CableConfig::default() })
+}
+
+/// Reads `--faults`.
+fn parse_faults(text: &str) -> Result<Vec<(Duration, Order)>, Failure> {
+    let mut faults = Vec::new();
+    for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+        let (time, order) = part.split_once(' ').unwrap_or((part, ""));
+        let after = parse_time(time).ok_or_else(|| {
+            Failure::bad_input(format!("--faults {part}: {time:?} is no time"))
+                .remedy("write TIME ORDER; TIME is a number with ns, us, ms or s, as in 1500ms")
+        })?;
+        let order = order.parse().map_err(|e: OrderError| {
+            Failure::bad_input(format!("--faults {part}: {e}"))
+                .remedy("`qhca sim ctl --help` lists the orders")
+        })?;
+        faults.push((after, order));
+    }
+    Ok(faults)
+}
+
+/// A number with its unit.
+fn parse_time(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit_ns = match &text[digits.len()..] {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit_ns).map(Duration::from_nanos)
 }
 
 /// One end of a cable: HCA by rank, and port.
@@ -205,6 +271,18 @@ fn bad_cable(part: &str, hcas: usize) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn planned_faults_have_a_time_with_a_unit_and_an_order() {
+        let planned = parse_faults("2s cable a:1 out; 2500ms cable a:1 in;").expect("two faults");
+        let times: Vec<u64> = planned.iter().map(|(after, _)| after.as_nanos()).collect();
+        assert_eq!(times, [2_000_000_000, 2_500_000_000]);
+        assert!(parse_faults("").is_ok_and(|none| none.is_empty()));
+        for bad in ["2 cable a:1 out", "2h cable a:1 out", "2s", "2s fly", "99999999999999s state", "é state"]
+        {
+            assert_eq!(parse_faults(bad).expect_err(bad).status, Status::BadInput);
+        }
+    }
 
     #[test]
     fn cables_are_read_and_nonsense_is_refused_with_the_way_out() {

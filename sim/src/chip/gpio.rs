@@ -130,6 +130,11 @@ impl Chip {
         self.plug_module(port, module, now, host);
     }
 
+    /// Whether a module sits in the cage of `port`.
+    pub fn has_module(&self, port: Port) -> bool {
+        self.twsi.is_present(port)
+    }
+
     /// The module in the cage of `port` latches `bits` of alarm byte `at` (3 to 21) and pulls INT_N low.
     pub fn module_alarm(&mut self, port: Port, at: u8, bits: u8, now: Instant, host: &mut impl Host) {
         self.twsi.alarm(port, at, bits);

@@ -308,6 +308,11 @@ impl Chip {
         z ^ z >> 31
     }
 
+    /// Whether the card is in its slot.
+    pub fn is_present(&self) -> bool {
+        self.present
+    }
+
     /// What was thrown away, counted where it happened.
     pub fn account(&self) -> &Account {
         &self.account

@@ -162,6 +162,11 @@ impl Cable {
         self.directions[from.index()].faults = faults;
     }
 
+    /// Changes how long both ways are, for what enters from now on.
+    pub fn set_delay(&mut self, delay: Distribution) {
+        self.config.delay = delay;
+    }
+
     /// Pulls the cable: what is in flight is lost. Gives back the packets.
     pub fn disconnect(&mut self) -> Vec<Packet> {
         self.connected = false;

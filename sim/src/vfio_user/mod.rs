@@ -17,6 +17,7 @@
 
 mod client;
 mod config;
+mod control;
 mod link;
 mod memory;
 mod server;

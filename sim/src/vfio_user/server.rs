@@ -2,15 +2,19 @@
 
 use super::Options;
 use super::client::ClientHost;
+use super::control::{CLIENTS_MAX, Control};
 use super::session::{Session, Stage};
+use super::sys;
 use super::trace::Trace;
 use crate::chip::Config;
+use crate::control::{Order, report};
 use crate::fabric::CableConfig;
 use crate::vtime::Seed;
 use crate::world::{CableId, NodeId, World};
 use qhca_driver::env::{Clock, MonotonicClock};
 use qhca_driver::sys::{Epoll, EventFd};
-use qhca_regs::{Instant, Port};
+use qhca_regs::{Duration, Instant, Port};
+use serde_json::{Value, json};
 use std::fmt;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -23,7 +27,7 @@ use std::sync::Arc;
 const TURN_MESSAGES: usize = 64;
 
 /// Longest sleep. TIMEOUT: only a bound for the loop; everything that matters wakes it.
-const SLEEP_MAX_MS: u64 = 60_000;
+const SLEEP_MAX_MS: i32 = 60_000;
 
 /// Why a server could not be set up or had to stop.
 #[derive(Debug)]
@@ -79,6 +83,8 @@ impl Stop {
 }
 
 struct Slot {
+    /// Messages that its clients sent.
+    messages: u64,
     node: NodeId,
     options: Options,
     path: PathBuf,
@@ -94,9 +100,17 @@ pub struct Server {
     clock: MonotonicClock,
     epoll: Epoll,
     stop: Stop,
+    control: Option<Control>,
+    /// Orders that are due later, the next one last.
+    planned: Vec<(Instant, Order)>,
+    /// How often the event loop woke.
+    wakeups: u64,
 }
 
 const TOKEN_STOP: u64 = u64::MAX;
+const TOKEN_CONTROL: u64 = u64::MAX - 1;
+/// Tokens of the control socket's clients: this one and as many below as there may be.
+const TOKEN_CONTROL_CLIENT: u64 = u64::MAX - 2;
 /// Tokens of a slot: its listener at twice its rank, its client one above.
 const fn token(slot: usize, client: bool) -> u64 {
     2 * slot as u64 + client as u64
@@ -113,7 +127,28 @@ impl Server {
         let stop = Stop(Arc::new(EventFd::new().map_err(refused)?));
         epoll.add(stop.0.as_fd(), TOKEN_STOP).map_err(refused)?;
         let (world, slots, trace) = (World::new(Seed(seed), crc), Vec::new(), Trace::default());
-        Ok(Self { world, slots, trace, clock: MonotonicClock::new(), epoll, stop })
+        let clock = MonotonicClock::new();
+        let (control, planned) = (None, Vec::new());
+        Ok(Self { world, slots, trace, clock, epoll, stop, control, planned, wakeups: 0 })
+    }
+
+    /// Takes orders at the socket `path`, which only this user may open.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub fn control_at(&mut self, path: &Path) -> Result<(), ServeError> {
+        let control = Control::new(path)?;
+        let refused = |source| ServeError::Io { doing: "waiting on", path: path.to_owned(), source };
+        self.epoll.add(control.fd(), TOKEN_CONTROL).map_err(refused)?;
+        self.control = Some(control);
+        Ok(())
+    }
+
+    /// Carries out `order` when the server has run for `after`.
+    pub fn plan(&mut self, after: Duration, order: Order) {
+        let at = Instant::ZERO + after;
+        let place = self.planned.partition_point(|(later, _)| *later > at);
+        self.planned.insert(place, (at, order));
     }
 
     /// Records every register access to `out`.
@@ -137,7 +172,7 @@ impl Server {
         self.epoll.add(listener.as_fd(), token(self.slots.len(), false)).map_err(refused)?;
         let node = self.world.add_on(config, ClientHost::new(usize::from(options.vectors.clamp(1, 32))));
         let path = path.to_owned();
-        self.slots.push(Slot { node, options, path, listener, session: None });
+        self.slots.push(Slot { messages: 0, node, options, path, listener, session: None });
         Ok(node)
     }
 
@@ -160,24 +195,32 @@ impl Server {
                 path: "the event loop".into(),
                 source,
             })?;
-            let now = self.clock.now();
-            self.world.advance_to(now);
+            self.wakeups += 1;
+            self.world.advance_to(self.clock.now());
+            self.obey_planned();
             busy = false;
             for token in std::mem::take(&mut ready) {
-                if token == TOKEN_STOP {
-                    self.trace.flush();
-                    return Ok(());
-                }
-                let slot = (token / 2) as usize;
-                if token.is_multiple_of(2) {
-                    self.accept(slot);
-                } else {
-                    busy |= self.serve(slot);
+                match token {
+                    TOKEN_STOP => {
+                        self.trace.flush();
+                        return Ok(());
+                    }
+                    TOKEN_CONTROL => self.accept_control(),
+                    token if TOKEN_CONTROL_CLIENT - token < CLIENTS_MAX as u64 => {
+                        busy |= self.serve_control((TOKEN_CONTROL_CLIENT - token) as usize);
+                    }
+                    token if token.is_multiple_of(2) => self.accept((token / 2) as usize),
+                    token => busy |= self.serve((token / 2) as usize),
                 }
             }
             for slot in 0..self.slots.len() {
                 if self.slots[slot].session.as_ref().is_some_and(Session::has_waiting) {
                     busy |= self.serve(slot);
+                }
+            }
+            for place in 0..CLIENTS_MAX {
+                if self.control.as_ref().is_some_and(|control| control.has_line(place)) {
+                    busy |= self.serve_control(place);
                 }
             }
             self.flush();
@@ -186,16 +229,51 @@ impl Server {
 
     /// How long nothing has to be done; `None` for as long as no descriptor is ready.
     fn sleep_ns(&self) -> Option<u64> {
-        self.world.next_deadline().map(|due| due.since(self.clock.now()).as_nanos())
+        let planned = self.planned.last().map(|(at, _)| *at);
+        let due = [self.world.next_deadline(), planned].into_iter().flatten().min();
+        due.map(|due| due.since(self.clock.now()).as_nanos())
+    }
+
+    fn obey_planned(&mut self) {
+        let now = self.clock.now();
+        while let Some((_, order)) = self.planned.pop_if(|(at, _)| *at <= now) {
+            match self.obey(&order) {
+                Ok(_) => log::info!("planned: {order}"),
+                Err(why) => log::warn!("planned: {order}: {why}"),
+            }
+        }
+    }
+
+    /// Carries out an order.
+    fn obey(&mut self, order: &Order) -> Result<Value, String> {
+        obey(&mut self.world, &self.slots, &self.clock, self.wakeups, order)
+    }
+
+    fn accept_control(&mut self) {
+        let Some(control) = &mut self.control else { return };
+        match control.accept() {
+            Ok(Some((place, fd))) => {
+                if let Err(error) = self.epoll.add(fd, TOKEN_CONTROL_CLIENT - place as u64) {
+                    log::warn!("a control client cannot be waited for: {error}");
+                }
+            }
+            Ok(None) => log::warn!("a control client was turned away: {CLIENTS_MAX} are connected"),
+            Err(error) => log::warn!("a control client could not be accepted: {error}"),
+        }
+    }
+
+    /// Gives one control client its turn; whether it has more to say.
+    fn serve_control(&mut self, place: usize) -> bool {
+        let Self { world, slots, clock, wakeups, control, .. } = self;
+        let Some(control) = control else { return false };
+        control.serve(place, |order| obey(world, slots, clock, *wakeups, order))
     }
 
     fn wait(&self, timeout_ns: Option<u64>, ready: &mut Vec<u64>) -> io::Result<()> {
-        // A chip's deadline nearer than a millisecond is waited for by looking, not by sleeping.
-        let timeout_ms = match timeout_ns {
-            None => SLEEP_MAX_MS,
-            Some(ns) => (ns / 1_000_000).min(SLEEP_MAX_MS),
-        };
-        self.epoll.wait(timeout_ms as i32, ready)
+        match timeout_ns {
+            None => self.epoll.wait(SLEEP_MAX_MS, ready),
+            Some(ns) => self.epoll.wait_ns(Some(ns), ready),
+        }
     }
 
     fn accept(&mut self, slot: usize) {
@@ -233,7 +311,9 @@ impl Server {
     fn serve(&mut self, slot: usize) -> bool {
         let Some(session) = &mut self.slots[slot].session else { return false };
         let mut stage = Stage { world: &mut self.world, trace: &mut self.trace, now: self.clock.now() };
-        match session.serve(TURN_MESSAGES, &mut stage) {
+        let served = session.serve(TURN_MESSAGES, &mut stage);
+        self.slots[slot].messages += session.take_served();
+        match served {
             Ok(more) => more,
             Err(ended) => {
                 log::info!("{}: client gone: {ended}", self.slots[slot].options.name);
@@ -266,8 +346,58 @@ impl Drop for Server {
     }
 }
 
+/// Carries out an order: on the world, or on what the server knows of itself.
+fn obey(
+    world: &mut World<ClientHost>,
+    slots: &[Slot],
+    clock: &MonotonicClock,
+    wakeups: u64,
+    order: &Order,
+) -> Result<Value, String> {
+    let now = clock.now();
+    if *order == Order::Stats {
+        return Ok(stats(world, slots, now, wakeups));
+    }
+    let mut result = order.apply(world, now).map_err(|refusal| refusal.to_string())?;
+    if *order == Order::State {
+        for slot in slots {
+            let card = &mut result["cards"][slot.node.index()];
+            card["socket"] = slot.path.display().to_string().into();
+            card["client"] = slot.session.is_some().into();
+        }
+    }
+    Ok(result)
+}
+
+/// What the server did so far.
+fn stats(world: &World<ClientHost>, slots: &[Slot], now: Instant, wakeups: u64) -> Value {
+    let cpu = sys::cpu_time();
+    let clients: Vec<Value> = slots
+        .iter()
+        .map(|slot| {
+            let host = world.host(slot.node);
+            json!({
+                "socket": slot.path.display().to_string(),
+                "messages": slot.messages,
+                "interrupts": host.interrupts,
+                "refused_accesses": host.memory.refused,
+                "lost_writes": host.memory.posted_lost,
+                "remote_failures": host.remote_failures,
+            })
+        })
+        .collect();
+    json!({
+        "uptime_ns": now.as_nanos(),
+        "cpu_user_ns": cpu.user.as_nanos() as u64,
+        "cpu_system_ns": cpu.system.as_nanos() as u64,
+        "wakeups": wakeups,
+        "packets": report::packets(world),
+        "clients": clients,
+    })
+}
+
 /// A socket at `path` that only this user may open.
-fn listen(path: &Path) -> Result<UnixListener, ServeError> {
+pub(super) fn listen(path: &Path) -> Result<UnixListener, ServeError> {
     let refused = |doing| move |source| ServeError::Io { doing, path: path.to_owned(), source };
     if let Ok(found) = std::fs::symlink_metadata(path) {
         let taken = |what| Err(ServeError::Taken { path: path.to_owned(), what });

@@ -31,6 +31,8 @@ pub(super) struct Session {
     config: ConfigSpace,
     options: Options,
     negotiated: bool,
+    /// Messages served since somebody asked.
+    served: u64,
 }
 
 /// What a request is carried out on.
@@ -56,7 +58,7 @@ impl Session {
         host.attach(Rc::clone(&link));
         let config = ConfigSpace::new(options.config, host.vectors() as u16);
         stage.world.reset(node, stage.now);
-        Ok(Self { link, node, config, options, negotiated: false })
+        Ok(Self { link, node, config, options, negotiated: false, served: 0 })
     }
 
     /// The descriptor to wait for.
@@ -82,10 +84,16 @@ impl Session {
         for _ in 0..budget {
             let next = self.link.borrow_mut().next()?;
             let Some(message) = next else { return Ok(false) };
+            self.served += 1;
             self.handle(message, stage)?;
             self.flush(stage);
         }
         Ok(true)
+    }
+
+    /// How many messages were served since the last call.
+    pub(super) fn take_served(&mut self) -> u64 {
+        std::mem::take(&mut self.served)
     }
 
     /// Sends what the chip wrote to memory that only the client can reach.

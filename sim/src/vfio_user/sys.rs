@@ -131,6 +131,26 @@ pub(super) fn set_nonblocking(event: &OwnedFd) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Processor time of this process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CpuTime {
+    pub(super) user: Duration,
+    pub(super) system: Duration,
+}
+
+/// The processor time that this process has used so far.
+pub(super) fn cpu_time() -> CpuTime {
+    // SAFETY: all-zero bytes are a valid rusage, which consists of numbers.
+    let mut usage: libc::rusage = unsafe { MaybeUninit::zeroed().assume_init() };
+    // SAFETY: the pointer is to a whole rusage that lives through the call. The call has no way to fail with these
+    // arguments; if it did, the times would be zero.
+    let _ = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    let span = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec.max(0) as u64) + Duration::from_micros(time.tv_usec.max(0) as u64)
+    };
+    CpuTime { user: span(usage.ru_utime), system: span(usage.ru_stime) }
+}
+
 /// Whether nobody can make the file shorter any more.
 fn sealed_against_shrinking(file: &File) -> bool {
     // SAFETY: the call takes plain numbers; files that know no seals answer with an error.
