@@ -15,11 +15,12 @@ use qhca_driver::gpio::Gpio;
 use qhca_driver::identity::Identity;
 use qhca_driver::link::LinkStatus;
 use qhca_driver::options::Options;
-use qhca_hwtests::{Check, InWorld};
+use qhca_hwtests::{ByControl, Check, InWorld};
 use qhca_regs::map::device::REVISION;
 use qhca_regs::map::port::{IBC_CTRL_B, IBC_STATUS_A};
 use qhca_regs::{Bar, Duration, GONE, Instant, Port, RegValue};
 use qhca_sim::chip::{Config, WrongSet};
+use std::path::Path;
 use std::time::Duration as StdDuration;
 
 const VALID: &str = "valid: sim, sim:qle7340 (one port), sim:qle7342 (two ports), vfio-user:PATH; cards behind VFIO come with a later version";
@@ -127,12 +128,25 @@ impl Target {
         }
     }
 
-    /// Runs every scenario of `hwtests` on a device that was opened cold.
-    pub(crate) fn selftest(self) -> Vec<Check> {
-        match self.held {
-            Held::Cold(card) => qhca_hwtests::run_opened(*card),
+    /// Runs every scenario of `hwtests` on a device that was opened cold. `control` is the control socket of the server
+    /// that it is behind.
+    pub(crate) fn selftest(self, control: Option<&Path>) -> Result<Vec<Check>, Failure> {
+        let spec: Option<Spec> = self.name.parse().ok();
+        let around = match (spec, control) {
+            (Some(Spec::VfioUser(device)), Some(control)) => {
+                let around = ByControl::of(&device, control);
+                Some(around.map_err(|error| Failure::new(Status::Missing, error))?)
+            }
+            (_, Some(_)) => {
+                let what = format!("-d {}: only a device behind a socket has a server to control", self.name);
+                return Err(Failure::bad_input(what).remedy("leave --control out"));
+            }
+            (_, None) => None,
+        };
+        Ok(match self.held {
+            Held::Cold(card) => qhca_hwtests::run_opened(*card, around),
             Held::Up { .. } => Vec::new(),
-        }
+        })
     }
 
     /// Reads the register at `offset`.

@@ -1,10 +1,13 @@
 //! Surroundings for a card that was opened by its name.
 
+use std::path::Path;
+
 use qhca::Opening;
 use qhca_regs::Port;
 use qhca_regs::status::HwErrBits;
 use qhca_sim::backend::{SimDevice, SimWorld};
-use qhca_sim::chip::{Injection, Meta};
+use qhca_sim::chip::Injection;
+use qhca_sim::control::{Client, ControlError, Deliver, Hca, Order, Place};
 use qhca_sim::world::NodeId;
 
 use crate::{Alone, Check, Surroundings, run};
@@ -33,32 +36,84 @@ impl InWorld {
     }
 }
 
-impl Surroundings for InWorld {
+/// The world that another process simulates, as far as its control socket reaches.
+#[derive(Debug)]
+pub struct ByControl {
+    client: Client,
+    hca: Hca,
+}
+
+impl ByControl {
+    /// What stands around the card that is served at the socket `device`, by the control socket `control`.
+    ///
+    /// # Errors
+    /// [`ControlError`]: nobody listens there, or whoever does has no such card.
+    pub fn of(device: &Path, control: &Path) -> Result<Self, ControlError> {
+        let mut client = Client::connect(control)?;
+        let state = client.ask(&Order::State)?;
+        let socket = device.display().to_string();
+        let cards = state["cards"].as_array().map_or(&[][..], Vec::as_slice);
+        let found = cards.iter().position(|card| card["socket"] == socket.as_str()).and_then(Hca::new);
+        let why = || format!("the server behind {} serves no {socket}", control.display());
+        found.map(|hca| Self { client, hca }).ok_or_else(|| ControlError::Refused { why: why() })
+    }
+}
+
+/// Something that carries out orders.
+trait TakesOrders {
+    /// The card that is tested.
+    fn hca(&self) -> Option<Hca>;
+
+    /// Carries out an order; `false` if it cannot be.
+    fn order(&mut self, order: &Order) -> bool;
+}
+
+impl TakesOrders for InWorld {
+    fn hca(&self) -> Option<Hca> {
+        Hca::new(self.node.index())
+    }
+
+    fn order(&mut self, order: &Order) -> bool {
+        self.world.with(|world| order.apply(world, world.now()).is_ok())
+    }
+}
+
+impl TakesOrders for ByControl {
+    fn hca(&self) -> Option<Hca> {
+        Some(self.hca)
+    }
+
+    fn order(&mut self, order: &Order) -> bool {
+        self.client.ask(order).is_ok()
+    }
+}
+
+impl<T: TakesOrders> Surroundings for T {
     fn deliver_with_wrong_icrc(&mut self, port: Port, packet: &[u8]) -> bool {
-        self.world.with(|world| {
-            let now = world.now();
-            let (chip, host) = world.chip_mut(self.node);
-            chip.deliver(port, packet, Meta { icrc_ok: false, ..Meta::GOOD }, now, host);
-        });
-        true
+        let Some(hca) = self.hca() else { return false };
+        let packet = Deliver { bytes: packet.to_vec(), icrc_ok: false, vcrc_ok: true };
+        self.order(&Order::Deliver(Place { hca, port }, packet))
     }
 
     fn raise_parity_error(&mut self) -> bool {
         let injection = Injection::Hardware(HwErrBits::IBC_BUS_FROM_SPC_PARITY_ERR_0);
-        self.world.with(|world| world.inject(self.node, injection, world.now()));
-        true
+        self.hca().is_some_and(|hca| self.order(&Order::Inject(hca, injection)))
     }
 }
 
-/// Runs every scenario on a device that nobody has brought up, with what stands around it.
-pub fn run_opened(opening: Opening) -> Vec<Check> {
+/// Runs every scenario on a device that nobody has brought up. What stands around a simulated card is known; that of
+/// another is `around`, if anything is.
+pub fn run_opened(opening: Opening, around: Option<ByControl>) -> Vec<Check> {
     match opening {
         Opening::Sim(opening) => {
             let device = opening.into_backend();
             let mut around = InWorld::of(&device);
             run(device, &mut around)
         }
-        Opening::VfioUser(opening) => run(opening.into_backend(), &mut Alone),
+        Opening::VfioUser(opening) => match around {
+            Some(mut around) => run(opening.into_backend(), &mut around),
+            None => run(opening.into_backend(), &mut Alone),
+        },
         _ => Vec::new(),
     }
 }

@@ -28,7 +28,7 @@ mod packet;
 pub mod qemu;
 mod scenarios;
 
-pub use around::{InWorld, run_opened};
+pub use around::{ByControl, InWorld, run_opened};
 pub use check::{Check, Outcome};
 
 use bench::Bench;

@@ -12,12 +12,16 @@ use qhca_hwtests::Check;
 use qhca_sim::chip::{WrongChip, WrongSet};
 use serde::Serialize;
 use std::fmt::Write;
+use std::path::PathBuf;
 
 /// Arguments of `qhca selftest`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     device: DeviceArg,
+    /// Control socket of the server behind `-d vfio-user:PATH`, for checks that need more than the card
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
     /// Test a simulated chip that is wrong in this point; the check that notices it fails
     #[arg(long, value_name = "POINT")]
     wrong: Option<String>,
@@ -44,7 +48,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
         "{name}: running {} checks, the device is reset before each",
         qhca_hwtests::count()
     ));
-    let checks = target.selftest();
+    let checks = target.selftest(args.control.as_deref())?;
     match ui.json {
         true => ui.json(&Json { checks: checks.iter().map(to_json).collect() })?,
         false => ui.text(&to_text(&checks))?,
