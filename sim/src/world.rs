@@ -17,7 +17,7 @@
 //! A world knows no clock and no thread: [`backend`](crate::backend) turns one with real time and threads, the
 //! laboratory with virtual time.
 
-use crate::chip::{Chip, Config, Host, Injection, IntMode, PeerState};
+use crate::chip::{Chip, Config, FarEnd, Host, Injection, IntMode, PeerState};
 use crate::fabric::crc::Crcs;
 use crate::fabric::{Arrival, Cable, CableConfig, LineFaults, Side};
 use crate::faults::{Fault, FaultPlan};
@@ -298,6 +298,11 @@ impl<H: WorldHost> World<H> {
         self.touch(node.0, now, |chip, now, host| chip.inject(injection, now, host));
     }
 
+    /// Tells `node` how the far end of `port`'s cable takes heartbeats: one that hangs does not answer.
+    pub fn set_far_end(&mut self, node: NodeId, port: Port, far: FarEnd, now: Instant) {
+        self.touch(node.0, now, |chip, now, _| chip.set_far_end(port, far, now));
+    }
+
     /// Pulls the card of `node` out of its slot, or plugs it in again.
     pub fn set_present(&mut self, node: NodeId, present: bool, now: Instant) {
         self.touch(node.0, now, |chip, _, _| chip.set_present(present));
@@ -306,11 +311,7 @@ impl<H: WorldHost> World<H> {
     /// Resets the function of `node` through its configuration space: the chip is as after power-on. Mapped memory
     /// and interrupt lines are the host's and stay.
     pub fn reset(&mut self, node: NodeId, now: Instant) {
-        self.touch(node.0, now, |chip, _, _| *chip = Chip::new(chip.config().clone()));
-        for port in Port::ALL {
-            let seen = self.nodes[node.0].seen[port.index()];
-            self.touch(node.0, now, |chip, now, host| chip.peer_link(port, seen, now, host));
-        }
+        self.touch(node.0, now, |chip, now, host| chip.reset(now, host));
     }
 
     /// When something happens next without software's doing.

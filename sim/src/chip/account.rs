@@ -53,11 +53,15 @@ pub enum Drop {
     SendCancelled,
     /// Sending: a send DMA descriptor was wrong, and the clean-up dropped what had been taken in.
     SendDescriptor,
+    /// Received by a frozen chip.
+    Frozen,
+    /// In the chip when it was reset.
+    Reset,
 }
 
 impl Drop {
     /// How many reasons there are.
-    pub const COUNT: usize = 22;
+    pub const COUNT: usize = 24;
 
     /// Every reason.
     pub const ALL: [Self; Self::COUNT] = [
@@ -83,6 +87,8 @@ impl Drop {
         Self::SendRefused,
         Self::SendCancelled,
         Self::SendDescriptor,
+        Self::Frozen,
+        Self::Reset,
     ];
 
     /// The reason in a word or two, for tables.
@@ -110,6 +116,8 @@ impl Drop {
             Self::SendRefused => "send: refused",
             Self::SendCancelled => "send: cancelled",
             Self::SendDescriptor => "send: descriptor",
+            Self::Frozen => "frozen",
+            Self::Reset => "reset",
         }
     }
 }

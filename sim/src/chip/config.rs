@@ -63,7 +63,7 @@ pub struct Habits {
     pub skip_eager_every: u32,
 }
 
-/// How long things take. All figures that no source gives are guesses (F-340, F-411).
+/// How long things take. All figures that no source gives are guesses (F-340, F-411, F-426, F-436).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// One step of link training, from one training state to the next.
@@ -78,6 +78,10 @@ pub struct Timing {
     pub sdma_halt: Duration,
     /// From `SDmaCleanup` to `SDmaCleanupDone`.
     pub sdma_cleanup: Duration,
+    /// How long a far end may leave heartbeats unanswered.
+    pub heartbeat: Duration,
+    /// How long the chip is away when it resets.
+    pub reset: Duration,
     /// Whether a packet occupies the line for as long as its bytes take at the link's speed. Off, packets leave the
     /// moment they are launched, and whoever carries them keeps the time.
     pub pace_line: bool,
@@ -92,6 +96,8 @@ impl Default for Timing {
             sdma_idle_unit: Duration::from_nanos(256),
             sdma_halt: Duration::from_micros(1),
             sdma_cleanup: Duration::from_micros(2),
+            heartbeat: Duration::from_millis(500),
+            reset: Duration::from_millis(500),
             pace_line: false,
         }
     }

@@ -54,6 +54,11 @@ impl Counters {
         self.add(row.ctxt(ctxt).offset(), 1);
     }
 
+    /// All 64 bits of a counter of `port`.
+    pub(super) fn get(&self, counter: PortReg<u64, Rw>, port: Port) -> u64 {
+        self.words[((counter.port(port).offset() - START) / 8) as usize]
+    }
+
     pub(super) fn read(&mut self, offset: u32, wrong: WrongSet) -> u64 {
         let word = &mut self.words[((offset - START) / 8) as usize];
         let value = *word;

@@ -21,7 +21,7 @@ mod at {
         SCRATCH INT_MASK INT_STATUS INT_CLEAR ERR_MASK ERR_STATUS ERR_CLEAR HW_ERR_MASK HW_ERR_STATUS HW_ERR_CLEAR
         HW_DIAG_CTRL EXT_STATUS EXT_CTRL GPIO_OUT GPIO_MASK GPIO_STATUS GPIO_CLEAR RCV_CTRL RCV_HDR_SIZE RCV_HDR_CNT
         RCV_HDR_ENT_SIZE RCV_EGR_CNT SEND_CTRL SEND_BUF_AVAIL_ADDR AVAIL_UPD_COUNT AHB_ACCESS_CTRL AHB_TRANSACTION_REG
-        INT_GRANTED VEC_CLR_WITHOUT_INT
+        INT_GRANTED VEC_CLR_WITHOUT_INT CONTROL
     }
 
     macro_rules! device_rows { ($($name:ident $end:ident)*) => { $(
@@ -43,6 +43,7 @@ mod at {
             RCV_PARTITION_KEY RCV_QP_MULTICAST_CONTEXT SEND_CTRL IBC_STATUS_A IBC_CTRL_A IBC_CTRL_B
             IBPCS_CONFIG IBNC_MODE_CTRL SEND_DMA_IDLE_CNT SEND_DMA_RELOAD_CNT SEND_DMA_DESC_CNT SEND_DMA_BASE
             SEND_DMA_LEN_GEN SEND_DMA_TAIL SEND_DMA_HEAD SEND_DMA_HEAD_ADDR SEND_DMA_STATUS
+            IBC_STATUS_B PS_STAT PS_START PS_INTERVAL
         }
         pub(in super::super) const RX_CREDIT_VL: u32 = port::RX_CREDIT_VL.port(Port::P0).index(0).offset();
         pub(in super::super) const RX_CREDIT_VL_END: u32 = RX_CREDIT_VL + 8 * 8 - 1;
@@ -83,7 +84,7 @@ impl Chip {
             0..at::PORTS => self.read_device(offset, now),
             at::PORTS..=at::PORTS_END => self.read_port(offset, now),
             at::AVAIL..=at::AVAIL_END => self.read_avail(offset),
-            counter::START..=at::COUNTERS_END => self.counters.read(offset, self.config.wrong),
+            counter::START..=at::COUNTERS_END => self.read_counter(offset, now),
             // Send buffers cannot be read.
             send::START..=at::BUFFERS_END => 0,
             recv::USER_START.. => self.read_user(offset),
@@ -112,6 +113,7 @@ impl Chip {
         match offset {
             at::INT_STATUS => self.int.status(),
             at::INT_GRANTED => self.int.granted(),
+            at::CONTROL => self.read_control(),
             at::ERR_STATUS => self.err.device_status(),
             at::HW_ERR_STATUS => self.err.hardware_status(),
             at::EXT_STATUS => self.ext_status(),
@@ -130,11 +132,13 @@ impl Chip {
         }
     }
 
-    fn read_port(&self, offset: u32, now: Instant) -> u64 {
+    fn read_port(&mut self, offset: u32, now: Instant) -> u64 {
         let (port, place) = port_place(offset);
         match place {
             at::p::ERR_STATUS => self.err.port_status(port),
             at::p::IBC_STATUS_A => self.links[port.index()].status(),
+            at::p::IBC_STATUS_B => self.read_ibc_status_b(port),
+            at::p::PS_STAT => self.read_ps_stat(port, now),
             at::p::TXE_STATUS => self.txe_status(port, offset),
             at::p::SEND_DMA_HEAD => self.sdma_head(port),
             at::p::SEND_DMA_STATUS => self.sdma_status(port),
@@ -164,6 +168,7 @@ impl Chip {
         }
         let held = self.store.write(offset, value);
         match offset {
+            at::CONTROL => self.write_control(held, now, host),
             at::INT_MASK => self.write_int_mask(now, host),
             at::INT_GRANTED => self.write_int_granted(value),
             at::VEC_CLR_WITHOUT_INT => self.write_vec_clr(value),
@@ -227,7 +232,13 @@ impl Chip {
                 self.write_sdma_buf_mask(port, (place - at::p::BUF_MASK) / 8, held, now, host);
             }
             at::p::IBC_CTRL_A => self.write_ibc_ctrl_a(port, held, now, host),
-            at::p::IBC_CTRL_B => self.write_ibc_ctrl_b(port, held, now, host),
+            at::p::IBC_CTRL_B => {
+                self.write_heartbeat_control(port, held, now);
+                self.write_ibc_ctrl_b(port, held, now, host);
+            }
+            at::p::IBC_STATUS_B => self.write_ibc_status_b(port, value, now),
+            at::p::PS_INTERVAL => self.write_ps_interval(port, held),
+            at::p::PS_START => self.write_ps_start(port, held, now),
             at::p::IBNC_MODE_CTRL => self.write_ibnc_mode(port, held, now, host),
             at::p::IBPCS_CONFIG => self.write_pcs_config(port, held, now, host),
             _ => {}

@@ -35,8 +35,7 @@ impl Errors {
 
     /// `ErrStatus`, with the hardware summary.
     pub(super) fn device_status(&self) -> u64 {
-        let summary = self.hardware.status & self.hardware.mask != 0;
-        self.device.status | if summary { ErrBits::HARDWARE_ERR.bits() } else { 0 }
+        self.device.status | if self.hardware_level() { ErrBits::HARDWARE_ERR.bits() } else { 0 }
     }
 
     pub(super) fn hardware_status(&self) -> u64 {
@@ -45,6 +44,11 @@ impl Errors {
 
     pub(super) fn port_status(&self, port: Port) -> u64 {
         self.ports[port.index()].status
+    }
+
+    /// Whether an unmasked hardware error stands.
+    pub(super) fn hardware_level(&self) -> bool {
+        self.hardware.status & self.hardware.mask != 0
     }
 
     pub(super) fn device_level(&self) -> bool {
@@ -78,6 +82,7 @@ impl Chip {
 
     pub(super) fn raise_hw_err(&mut self, bits: HwErrBits, now: Instant, host: &mut impl Host) {
         self.err.hardware.status |= bits.bits() & HwErrBits::NAMED.bits();
+        self.look_at_freeze();
         self.follow_levels(now, host);
     }
 
@@ -111,6 +116,7 @@ impl Chip {
 
     pub(super) fn write_hw_err_mask(&mut self, now: Instant, host: &mut impl Host) {
         self.err.hardware.mask = self.store.get(device::HW_ERR_MASK.offset());
+        self.look_at_freeze();
         self.follow_levels(now, host);
     }
 

@@ -152,7 +152,7 @@ impl Chip {
     }
 
     /// Lets the two-wire bus see the pins, and latches what changed.
-    fn follow_pins(&mut self, now: Instant, host: &mut impl Host) {
+    pub(super) fn follow_pins(&mut self, now: Instant, host: &mut impl Host) {
         self.gpio.pull(SDA, false);
         let levels = self.gpio.levels();
         let cage = |port: Port| CagePins {

@@ -56,6 +56,14 @@ impl Interrupts {
         self.granted
     }
 
+    /// Everything goes back to its reset value; how interrupts are signalled is the host's.
+    pub(super) fn reset(&mut self, host: &mut impl Host) {
+        if self.line {
+            host.intx(false);
+        }
+        *self = Self { mode: self.mode, ..Self::new() };
+    }
+
     /// Takes over the five-bit fields of `IntRedirect{register}`.
     fn redirect(&mut self, register: usize, value: u64) {
         let first = register * FIELDS_PER_REDIRECT;

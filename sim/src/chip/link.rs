@@ -106,6 +106,12 @@ impl Link {
         }
     }
 
+    /// The port after a reset of the chip: cage and peer are all that it keeps.
+    pub(super) fn after_reset(&self, control_b: u64) -> Self {
+        let fresh = Self::new(self.board_speeds, control_b, self.wired, self.wrong);
+        Self { peer: self.peer, peer_offer: self.peer_offer, ..fresh }
+    }
+
     /// Whether packets of this kind are received.
     #[inline]
     pub(super) fn takes(&self, vl15: bool) -> bool {
@@ -367,6 +373,12 @@ impl Chip {
         }
     }
 
+    /// The link of `port` is lost though the light is still there.
+    pub(super) fn lose_link(&mut self, port: Port, now: Instant, host: &mut impl Host) {
+        self.take_down(port, true, now, host);
+        self.look_at_link(port, now, host);
+    }
+
     /// Shows new states, and says so: `IBStatIntReductionEn` hides what happens below INIT (F-384).
     fn enter(&mut self, port: Port, training: u8, state: State, now: Instant, host: &mut impl Host) {
         let link = &mut self.links[port.index()];
@@ -377,6 +389,8 @@ impl Chip {
             link.control.ib_stat_int_reduction_en() && link.state == State::Down && state == State::Down;
         link.training = training;
         link.state = state;
+        let is_looped = link.is_looped();
+        self.follow_heartbeat(port, state != State::Down, is_looped, now);
         self.counters.bump_port(counter::IB_STATUS_CHANGE_CNT, port, 1);
         if !hidden && !self.config.wrong.has(WrongChip::LinkChangeSilent) {
             self.raise_port_err(port, PortErrBits::IB_STATUS_CHANGED, now, host);

@@ -16,8 +16,8 @@
 //! It shares nothing with the driver above `qhca-regs`: a model that borrowed the driver's idea of the chip would
 //! agree with the driver's mistakes. What no source states is listed as a guess in `docs/chip/facts.md` (F-300 on).
 //!
-//! Not modelled yet, and counted when written ([`Chip::unmodelled`]): freeze, chip reset, heartbeat, performance
-//! sampling.
+//! Registers whose writes have an effect that no chapter models are counted when they are written
+//! ([`Chip::unmodelled`]); the reasons stand in `docs/chip/facts.md`.
 
 pub mod account;
 mod ahb;
@@ -27,7 +27,9 @@ mod counter;
 pub mod credit;
 mod dispatch;
 mod error;
+mod freeze;
 mod gpio;
+pub mod heartbeat;
 pub mod host;
 mod interrupt;
 mod link;
@@ -37,6 +39,8 @@ pub mod negotiate;
 mod negotiate_tests;
 pub mod packet;
 mod recv;
+mod reset;
+mod samples;
 mod sdma;
 mod send;
 mod store;
@@ -51,6 +55,7 @@ pub use account::{Account, Drop};
 pub use board::Board;
 pub use config::{Config, EagerFull, Habits, Timing};
 pub use credit::FlowUpdate;
+pub use heartbeat::FarEnd;
 pub use host::{DmaError, Host, NoHost};
 pub use log::{Access, Log, Totals};
 pub use negotiate::Offer;
@@ -64,6 +69,7 @@ use counter::Counters;
 use credit::Credits;
 use error::Errors;
 use gpio::Gpio;
+use heartbeat::Heartbeat;
 use interrupt::Interrupts;
 use link::Link;
 use packet::Pool;
@@ -71,6 +77,8 @@ use qhca_regs::map::port;
 use qhca_regs::status::{ErrBits, HwErrBits, PortErrBits};
 use qhca_regs::{BAR_LEN_BYTES, GONE, Instant, Port};
 use recv::Receiver;
+use reset::Resetting;
+use samples::Sampler;
 use sdma::Sdma;
 use send::Sender;
 use std::collections::VecDeque;
@@ -131,8 +139,15 @@ pub struct Chip {
     outbox: [VecDeque<Packet>; 2],
     /// Packets that a port in loopback has sent to itself.
     looped: VecDeque<Packet>,
+    samplers: [Sampler; 2],
+    heartbeats: [Heartbeat; 2],
     random: u64,
     present: bool,
+    resetting: Option<Resetting>,
+    /// Whether it answers on the bus: it is there and does not reset.
+    answers: bool,
+    resets: u64,
+    frozen: bool,
 }
 
 impl Chip {
@@ -164,8 +179,14 @@ impl Chip {
             pool: Pool::default(),
             outbox: Default::default(),
             looped: VecDeque::new(),
+            samplers: Default::default(),
+            heartbeats: Port::ALL.map(|port| Heartbeat::new(store.get(port::IBC_CTRL_B.port(port).offset()))),
             random: config.seed,
             present: true,
+            resetting: None,
+            answers: true,
+            resets: 0,
+            frozen: false,
             store,
             config,
         }
@@ -174,8 +195,7 @@ impl Chip {
     /// Software reads the register at `offset`, which is rounded down to a multiple of 8.
     #[inline]
     pub fn read(&mut self, offset: u32, now: Instant, host: &mut impl Host) -> u64 {
-        let _ = host; // reads have no side effect in memory; the signature leaves room for chips that have
-        let value = match self.present && offset < BAR_LEN_BYTES {
+        let value = match self.is_there(now, host) && offset < BAR_LEN_BYTES {
             true => self.read_at(offset & !7, now),
             false => GONE,
         };
@@ -187,7 +207,7 @@ impl Chip {
     #[inline]
     pub fn write(&mut self, offset: u32, value: u64, now: Instant, host: &mut impl Host) {
         self.log.note(now, Access::Write { offset, value });
-        if self.present && offset < BAR_LEN_BYTES {
+        if self.is_there(now, host) && offset < BAR_LEN_BYTES {
             self.write_at(offset & !7, value, now, host);
             self.deliver_looped(now, host);
         }
@@ -213,7 +233,7 @@ impl Chip {
     #[inline]
     pub fn write_burst(&mut self, offset: u32, dwords: &[u32], now: Instant, host: &mut impl Host) {
         self.log.note(now, Access::Burst { offset, dwords: dwords.len() as u32 });
-        if !self.present || offset >= BAR_LEN_BYTES {
+        if !self.is_there(now, host) || offset >= BAR_LEN_BYTES {
             return;
         }
         if (send::START..send::END).contains(&offset) {
@@ -233,9 +253,15 @@ impl Chip {
     /// A packet arrives at `port`: `bytes` from the LRH to the last pad byte, network order, without CRCs.
     #[inline]
     pub fn deliver(&mut self, port: Port, bytes: &[u8], meta: Meta, now: Instant, host: &mut impl Host) {
-        if self.present {
+        if self.is_there(now, host) {
             self.receive(port, bytes, meta, now, host);
         }
+    }
+
+    /// Whether the chip answers at `now`; a reset that is over ends here.
+    #[inline]
+    fn is_there(&mut self, now: Instant, host: &mut impl Host) -> bool {
+        self.answers || self.resetting.is_some() && self.comes_back(now, host)
     }
 
     /// A port in loopback receives what it has sent.
@@ -265,8 +291,13 @@ impl Chip {
 
     /// Lets everything happen that is due at `now`.
     pub fn advance(&mut self, now: Instant, host: &mut impl Host) {
+        if self.resetting.is_some() && !self.comes_back(now, host) {
+            return;
+        }
         for port in Port::ALL {
+            self.advance_samples(port, now);
             self.advance_link(port, now, host);
+            self.advance_heartbeat(port, now, host);
         }
         self.advance_send(now, host);
         self.advance_sdma(now, host);
@@ -276,9 +307,21 @@ impl Chip {
 
     /// When [`advance`](Self::advance) has something to do next.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let links = self.links.iter().filter_map(Link::next_deadline).min();
-        let credits = Port::ALL.into_iter().filter_map(|port| self.flow_deadline(port)).min();
-        [links, credits, self.send.next_deadline(), self.sdma.next_deadline(), self.recv.next_timer()]
+        if let Some(at) = self.reset_deadline() {
+            return Some(at);
+        }
+        let of_port = |port: Port| {
+            let n = port.index();
+            let timers = [
+                self.links[n].next_deadline(),
+                self.flow_deadline(port),
+                self.samplers[n].next_deadline(),
+                self.heartbeats[n].next_deadline(),
+            ];
+            timers.into_iter().flatten().min()
+        };
+        let ports = Port::ALL.into_iter().filter_map(of_port).min();
+        [ports, self.send.next_deadline(), self.sdma.next_deadline(), self.recv.next_timer()]
             .into_iter()
             .flatten()
             .min()
@@ -286,7 +329,9 @@ impl Chip {
 
     /// Raises error bits as a fault would.
     pub fn inject(&mut self, injection: Injection, now: Instant, host: &mut impl Host) {
-        self.inject_error(injection, now, host);
+        if self.is_there(now, host) {
+            self.inject_error(injection, now, host);
+        }
     }
 
     /// How interrupts are signalled; the host sets it when it enables or disables MSI-X.
@@ -297,6 +342,7 @@ impl Chip {
     /// Pulls the card out (reads give all ones, writes go nowhere) or plugs it in again.
     pub fn set_present(&mut self, present: bool) {
         self.present = present;
+        self.answers = present && self.resetting.is_none();
     }
 
     /// The next number of the chip's one generator (SplitMix64).

@@ -166,20 +166,17 @@ fn writable_bits(offset: u32) -> Option<u64> {
 /// Bits of the register at `offset` (port 0's copy, first of a row) whose effect no chapter models: none for the
 /// registers that a chapter handles or that only hold a value, all for the rest.
 fn unmodelled_bits(offset: u32) -> u64 {
-    const HEARTBEAT_AND_EQUALISER: u64 = 0x7FF << 16 | 0x7F << 9;
     if MODELLED.contains(&offset) {
         return 0;
     }
     match offset {
-        // But for SDmaDescFetchPriorityEn (F-412).
-        o if o == device::CONTROL.offset() => !(1 << 4),
+        // The switches of PCIe diagnostics (F-440).
+        o if o == device::CONTROL.offset() => 1 << 3 | 1 << 5 | 1 << 6,
         // Diagnostic, and ForceIBCBusToSPCParityErr_0, which has no status bit (F-321).
         o if o == device::HW_DIAG_CTRL.offset() => 1 << 63 | 1 << 12,
         o if o == device::RCV_CTRL.offset() => 0xFFFF << 48,
         o if o == p0(port::RCV_CTRL) => 1 << 42,
         o if o == p0(port::SEND_CTRL) => 1 << 15 | 1 << 7,
-        o if o == p0(port::IBC_CTRL_B) => HEARTBEAT_AND_EQUALISER,
-        o if o == device::SEND_CTRL.offset() => 1 << 4,
         o if o == p0(port::IB_SDTEST_IF_TX) => !(0x7 << 2),
         _ => u64::MAX,
     }
@@ -248,7 +245,13 @@ const MODELLED: &[u32] = &[
     p0(port::SEND_DMA_PRIORITY_THLD),
     p0(port::SEND_IBSLID_MASK),
     p0(port::SEND_IBSLID_ASSIGN),
+    device::SEND_CTRL.offset(),
     p0(port::IBC_CTRL_A),
+    // Among its bits are tuning of analogue parts (F-306).
+    p0(port::IBC_CTRL_B),
+    p0(port::IBC_STATUS_B),
+    p0(port::PS_START),
+    p0(port::PS_INTERVAL),
     p0(port::IBPCS_CONFIG),
     // Tuning of analogue parts, without effect on a model that has none (F-306).
     p0(port::IBC_CTRL_C),
@@ -313,11 +316,11 @@ mod tests {
     #[test]
     fn write_without_modelled_effect_is_counted_by_register() {
         let mut store = Store::new(Board::Qle7342);
-        let interval = port::PS_INTERVAL.port(Port::P1).offset();
-        store.write(interval, 7);
-        store.write(interval, 8);
+        let limit = port::HIGH_PRIORITY_LIMIT.port(Port::P1).offset();
+        store.write(limit, 7);
+        store.write(limit, 8);
         store.write(device::SCRATCH.offset(), 1);
-        assert_eq!(store.read(interval), 8);
-        assert_eq!(store.unmodelled().collect::<Vec<_>>(), [(interval, 2)]);
+        assert_eq!(store.read(limit), 8);
+        assert_eq!(store.unmodelled().collect::<Vec<_>>(), [(limit, 2)]);
     }
 }

@@ -235,6 +235,8 @@ enum Deed {
     Pass(u32),
     Flow(bool, u32),
     Inject(u64),
+    FarEnd(bool, bool),
+    Reset(bool),
 }
 
 /// Offsets that are likely to mean something, and some that are not.
@@ -300,6 +302,8 @@ fn deeds() -> impl Strategy<Value = Deed> {
         1 => any::<u32>().prop_map(Deed::Pass),
         1 => (any::<bool>(), any::<u32>()).prop_map(|(p, limit)| Deed::Flow(p, limit)),
         1 => any::<u64>().prop_map(Deed::Inject),
+        1 => any::<(bool, bool)>().prop_map(|(p, answers)| Deed::FarEnd(p, answers)),
+        1 => any::<bool>().prop_map(Deed::Reset),
     ]
 }
 
@@ -327,6 +331,12 @@ fn do_deed(bench: &mut Bench, deed: &Deed) {
             let update = FlowUpdate { sent: [*limit; 8], limit: [*limit; 8] };
             bench.chip.take_flow_update(port(*second), update, bench.now, &mut bench.host);
         }
+        Deed::FarEnd(second, answers) => {
+            let far = FarEnd { answers: *answers, ..FarEnd::default() };
+            bench.chip.set_far_end(port(*second), far, bench.now);
+        }
+        Deed::Reset(true) => bench.chip.reset(bench.now, &mut bench.host),
+        Deed::Reset(false) => bench.chip.reset_by_itself(bench.now, &mut bench.host),
         Deed::Pass(ns) => bench.pass(Duration::from_nanos(u64::from(*ns))),
         Deed::Inject(bits) => {
             bench.inject(Injection::Device(ErrBits::from_bits_retain(*bits)));

@@ -88,6 +88,18 @@ wrong_chips! {
     SdmaGenerationIgnored = "sdma-generation-ignored",
     /// A descriptor's interrupt flag is not looked at.
     SdmaIntrIgnored = "sdma-intr-ignored",
+    /// Nothing freezes the chip.
+    FreezeIgnored = "freeze-ignored",
+    /// A reset leaves `RcvHdrCnt` as it was.
+    ResetKeepsRegister = "reset-keeps-register",
+    /// A heartbeat that is not answered is not missed.
+    HeartbeatSilent = "heartbeat-silent",
+    /// The tail of a header queue is never written to host memory.
+    TailDmaMissing = "tail-dma-missing",
+    /// Packets launch by their count, whatever `SpecialTriggerEn` says.
+    SpecialTriggerIgnored = "special-trigger-ignored",
+    /// Sample counters stay 0.
+    SamplesStandStill = "samples-stand-still",
     /// A paged cable module shows its thresholds, whatever page is selected.
     QsfpPageIgnored = "qsfp-page-ignored",
     /// A cable module that is plugged in leaves no trace on the pins until something else changes them.

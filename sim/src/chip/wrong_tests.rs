@@ -1,6 +1,7 @@
 //! Every wrong chip shows itself: one story, told by the right chip and by each wrong one, never reads the same twice.
 
 mod engines;
+mod states;
 
 use super::tests::Bench;
 use super::twsi::tests::Master;
@@ -269,6 +270,7 @@ fn tell(wrong: WrongSet) -> Vec<u64> {
     story.bench.pass(Duration::from_millis(1));
     story.sending();
     story.send_dma();
+    story.states();
     story.interrupts();
     story.told.0
 }

@@ -90,6 +90,10 @@ impl Receiver {
         }
     }
 
+    pub(super) fn is_single_port(&self) -> bool {
+        self.single_port
+    }
+
     pub(super) fn port(&self, port: Port) -> &PortReceiver {
         &self.ports[port.index()]
     }
@@ -111,6 +115,11 @@ impl Receiver {
 }
 
 impl PortReceiver {
+    /// Packets that wait.
+    pub(super) fn held_packets(&self) -> usize {
+        self.held.len()
+    }
+
     /// Credits that waiting packets occupy.
     pub(super) fn held_credits(&self) -> usize {
         self.held_credits
@@ -132,6 +141,9 @@ impl Chip {
         now: Instant,
         host: &mut impl Host,
     ) {
+        if self.frozen {
+            return self.drop_frozen(port);
+        }
         if let Some(lane) = bytes.first().map(|byte| usize::from(byte >> 4)) {
             self.credits[port.index()].arrive(lane, credits_of(bytes.len()));
         }

@@ -246,7 +246,8 @@ impl Chip {
         });
         let wrong = self.config.wrong;
         queue.step(geometry, !wrong.has(WrongChip::TailDoesNotWrap), wrong.has(WrongChip::SequenceSkips));
-        if self.recv.tail_updates && queue.tail_iova != 0 {
+        if self.recv.tail_updates && queue.tail_iova != 0 && !self.config.wrong.has(WrongChip::TailDmaMissing)
+        {
             let tail = u64::from(queue.tail);
             *refused += u64::from(host.dma_write(queue.tail_iova, &tail.to_le_bytes()).is_err());
         }

@@ -309,7 +309,7 @@ impl Chip {
 
     /// Takes in descriptors for as long as there is one and a buffer to put it in.
     pub(super) fn run_engine(&mut self, port: Port, now: Instant, host: &mut impl Host) {
-        while self.sdma.engines[port.index()].has_work() {
+        while !self.frozen && self.sdma.engines[port.index()].has_work() {
             match self.take_descriptor(port, now, host) {
                 Ok(true) => {}
                 Ok(false) => return,

@@ -119,7 +119,7 @@ impl Chip {
     /// Copies the image to host memory, if that is switched on.
     fn copy_avail(&mut self, host: &mut impl Host) {
         let avail = &mut self.send.avail;
-        if !avail.updates {
+        if !avail.updates || self.frozen {
             return;
         }
         avail.freed = 0;

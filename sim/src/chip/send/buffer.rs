@@ -11,8 +11,8 @@
 //! whose packet has been launched and has not left is one too, and is dropped (F-361).
 
 use super::super::packet::write_dwords;
-use qhca_regs::Buffer;
 use qhca_regs::layout::Pbc;
+use qhca_regs::{Buffer, BufferKind};
 
 const fn offset_of(index: usize) -> u32 {
     match Buffer::new(index) {
@@ -56,6 +56,27 @@ struct Slot {
     pbc: [u32; Pbc::LEN_DWORDS],
     /// What follows the PBC, in memory order: the packet itself. Grows as it is written, and leaves with the packet.
     body: Vec<u8>,
+}
+
+/// What launches a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LaunchRule {
+    /// Its last dword, or one that many dwords before.
+    Count {
+        /// How many.
+        early: u16,
+    },
+    /// A word of its own, written behind the buffer (F-367).
+    Trigger,
+}
+
+/// The value that launches under [`LaunchRule::Trigger`].
+pub(super) const TRIGGER: u32 = 0xAEBE_CEDE;
+
+/// The dword of `buffer` that takes the trigger: the last one before the next buffer.
+pub(super) fn trigger_dword(buffer: Buffer) -> usize {
+    let stride = if buffer.kind() == BufferKind::Small { SMALL_STRIDE } else { LARGE_STRIDE };
+    (stride / 4) as usize - 1
 }
 
 /// What a write to a buffer led to.
@@ -123,8 +144,10 @@ impl Buffers {
         dword == 0 && slot.state == State::Filling && slot.written[0] & 1 == 0
     }
 
-    /// Software writes `dwords` from `dword` of `buffer` on. `early` is by how many dwords too soon it launches.
-    pub(super) fn fill(&mut self, buffer: Buffer, dword: usize, dwords: &[u32], early: u16) -> Filled {
+    /// Software writes `dwords` from `dword` of `buffer` on. `rule` says what
+    /// launches it.
+    pub(super) fn fill(&mut self, buffer: Buffer, dword: usize, dwords: &[u32], rule: LaunchRule) -> Filled {
+        let early = if let LaunchRule::Count { early } = rule { early } else { 0 };
         let slot = &mut self.slots[buffer.index()];
         let end = dword + dwords.len();
         if slot.state == State::Launched {
@@ -141,10 +164,9 @@ impl Buffers {
         }
         match slot.have.cmp(&slot.need) {
             std::cmp::Ordering::Less => Filled::Partly,
+            std::cmp::Ordering::Equal if rule == LaunchRule::Trigger => Filled::Partly,
             std::cmp::Ordering::Equal => {
-                slot.state = State::Launched;
-                // Dwords may stand anywhere in the buffer: the packet is as long as its PBC says.
-                slot.body.resize(4 * slot.pbc_body_dwords(), 0);
+                slot.launch();
                 Filled::Complete
             }
             std::cmp::Ordering::Greater => {
@@ -152,6 +174,18 @@ impl Buffers {
                 Filled::Fault
             }
         }
+    }
+
+    /// The special trigger of `buffer` has come; false if there is no complete packet to launch.
+    pub(super) fn trigger(&mut self, buffer: Buffer) -> bool {
+        let slot = &mut self.slots[buffer.index()];
+        let complete = slot.state == State::Filling && slot.have == slot.need;
+        match (complete, slot.state) {
+            (true, _) => slot.launch(),
+            (false, State::Filling) => slot.state = State::Spoiled,
+            (false, State::Launched | State::Spoiled) => {}
+        }
+        complete
     }
 
     /// Keeps software out of `buffer`, and whatever it had written.
@@ -178,6 +212,12 @@ impl Buffers {
 }
 
 impl Slot {
+    fn launch(&mut self) {
+        self.state = State::Launched;
+        // Dwords may stand anywhere in the buffer: the packet is as long as its PBC says.
+        self.body.resize(4 * self.pbc_body_dwords(), 0);
+    }
+
     /// Keeps `dwords` at their place.
     #[inline]
     fn store(&mut self, dword: usize, dwords: &[u32]) {
@@ -222,6 +262,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const COUNT: LaunchRule = LaunchRule::Count { early: 0 };
+
     fn small(index: usize) -> Buffer {
         Buffer::new(index).expect("exists")
     }
@@ -243,9 +285,9 @@ mod tests {
     #[test]
     fn buffer_launches_with_its_last_dword() {
         let mut buffers = Buffers::new();
-        assert_eq!(buffers.fill(small(3), 0, &pbc(7), 0), Filled::Partly);
-        assert_eq!(buffers.fill(small(3), 2, &[1, 2, 3, 4], 0), Filled::Partly);
-        assert_eq!(buffers.fill(small(3), 6, &[5, 6], 0), Filled::Complete);
+        assert_eq!(buffers.fill(small(3), 0, &pbc(7), COUNT), Filled::Partly);
+        assert_eq!(buffers.fill(small(3), 2, &[1, 2, 3, 4], COUNT), Filled::Partly);
+        assert_eq!(buffers.fill(small(3), 6, &[5, 6], COUNT), Filled::Complete);
         let expected: Vec<u8> = (1..=6u32).flat_map(u32::to_le_bytes).collect();
         assert_eq!(buffers.packet(small(3)), expected);
     }
@@ -253,22 +295,22 @@ mod tests {
     #[test]
     fn repeated_and_surplus_dwords_spoil_the_buffer_until_it_is_reset() {
         let mut buffers = Buffers::new();
-        buffers.fill(small(0), 0, &pbc(7), 0);
-        buffers.fill(small(0), 2, &[1], 0);
-        assert_eq!(buffers.fill(small(0), 2, &[1], 0), Filled::Fault, "written twice");
-        assert_eq!(buffers.fill(small(0), 3, &[1], 0), Filled::Fault, "spoiled");
+        buffers.fill(small(0), 0, &pbc(7), COUNT);
+        buffers.fill(small(0), 2, &[1], COUNT);
+        assert_eq!(buffers.fill(small(0), 2, &[1], COUNT), Filled::Fault, "written twice");
+        assert_eq!(buffers.fill(small(0), 3, &[1], COUNT), Filled::Fault, "spoiled");
         buffers.reset(small(0));
-        buffers.fill(small(0), 0, &pbc(3), 0);
-        assert_eq!(buffers.fill(small(0), 2, &[1, 2, 3], 0), Filled::Fault, "one too many");
-        assert_eq!(buffers.fill(small(1), 543, &[1, 2], 0), Filled::Fault, "past the usable part");
+        buffers.fill(small(0), 0, &pbc(3), COUNT);
+        assert_eq!(buffers.fill(small(0), 2, &[1, 2, 3], COUNT), Filled::Fault, "one too many");
+        assert_eq!(buffers.fill(small(1), 543, &[1, 2], COUNT), Filled::Fault, "past the usable part");
     }
 
     #[test]
     fn length_zero_never_launches() {
         let mut buffers = Buffers::new();
-        assert_eq!(buffers.fill(small(0), 0, &[0, 0], 0), Filled::Partly);
-        assert_eq!(buffers.fill(small(0), 64, &[7; 256], 0), Filled::Partly);
-        assert_eq!(buffers.fill(small(0), 64, &[7; 256], 0), Filled::Fault);
+        assert_eq!(buffers.fill(small(0), 0, &[0, 0], COUNT), Filled::Partly);
+        assert_eq!(buffers.fill(small(0), 64, &[7; 256], COUNT), Filled::Partly);
+        assert_eq!(buffers.fill(small(0), 64, &[7; 256], COUNT), Filled::Fault);
     }
 
     proptest! {
@@ -283,7 +325,7 @@ mod tests {
             let start = order.index(words.len());
             let mut complete = 0;
             for n in (start..words.len()).chain(0..start) {
-                match buffers.fill(small(9), n, &words[n..=n], 0) {
+                match buffers.fill(small(9), n, &words[n..=n], COUNT) {
                     Filled::Complete => complete += 1,
                     Filled::Partly => {}
                     Filled::Fault => prop_assert!(false, "fault at dword {}", n),

@@ -20,7 +20,7 @@ use super::recv::credits_of;
 use super::wrong::WrongChip;
 use super::{Chip, Host, Meta, Packet};
 use avail::Avail;
-use buffer::{Buffers, Filled, locate};
+use buffer::{Buffers, Filled, LaunchRule, locate};
 use qhca_regs::layout::Pbc;
 use qhca_regs::map::{counter, device, port};
 use qhca_regs::status::{ErrBits, PortErrBits};
@@ -60,6 +60,8 @@ pub(super) struct Sender {
     buffers: Buffers,
     avail: Avail,
     ports: [PortSender; 2],
+    /// Whether packets wait for the special trigger.
+    special: bool,
 }
 
 impl Sender {
@@ -74,12 +76,17 @@ impl Sender {
             waits: false,
             on_line: None,
         };
-        Self { buffers: Buffers::new(), avail: Avail::new(), ports: Port::ALL.map(port) }
+        Self { buffers: Buffers::new(), avail: Avail::new(), ports: Port::ALL.map(port), special: false }
     }
 
     /// When the line of a port becomes free with something waiting for that.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.ports.iter().filter(|port| port.is_timed()).map(|port| port.free_at).min()
+    }
+
+    /// Packets that wait on `port`.
+    pub(super) fn queued(&self, port: Port) -> usize {
+        self.ports[port.index()].queued
     }
 
     /// Whether no packet waits on `port`.
@@ -96,19 +103,49 @@ impl Chip {
         if dwords.is_empty() {
             return;
         }
+        if self.frozen {
+            return self.refuse_dwords(buffer, ErrBits::SEND_ARM_LAUNCH_ERR, now, host);
+        }
+        if self.send.special && self.trigger(buffer, dword, dwords, now, host) {
+            return;
+        }
         if self.send.buffers.is_taken_by(buffer, dword) {
             let toggles = !self.config.wrong.has(WrongChip::AvailCheckStuck);
             self.send.avail.take(buffer, toggles);
         }
-        let early = u16::from(self.config.wrong.has(WrongChip::LaunchesEarly));
-        match self.send.buffers.fill(buffer, dword, dwords, early) {
+        let rule = match self.send.special {
+            true => LaunchRule::Trigger,
+            false => LaunchRule::Count { early: u16::from(self.config.wrong.has(WrongChip::LaunchesEarly)) },
+        };
+        match self.send.buffers.fill(buffer, dword, dwords, rule) {
             Filled::Partly => {}
             Filled::Complete => self.launch(buffer, now, host),
-            Filled::Fault => {
-                self.mark_buffer(buffer);
-                self.raise_err(ErrBits::SEND_ARM_LAUNCH_ERR, now, host);
-            }
+            Filled::Fault => self.refuse_dwords(buffer, ErrBits::SEND_ARM_LAUNCH_ERR, now, host),
         }
+    }
+
+    /// Whether `dwords` bring the special trigger of `buffer`, which launches what is complete (F-367).
+    fn trigger(
+        &mut self,
+        buffer: Buffer,
+        dword: usize,
+        dwords: &[u32],
+        now: Instant,
+        host: &mut impl Host,
+    ) -> bool {
+        let place = buffer::trigger_dword(buffer).checked_sub(dword);
+        let Some(&value) = place.and_then(|place| dwords.get(place)) else { return false };
+        match value == buffer::TRIGGER && self.send.buffers.trigger(buffer) {
+            true => self.launch(buffer, now, host),
+            false => self.refuse_dwords(buffer, ErrBits::SEND_SPECIAL_TRIGGER_ERR, now, host),
+        }
+        true
+    }
+
+    /// Software has written to `buffer` what it must not.
+    fn refuse_dwords(&mut self, buffer: Buffer, error: ErrBits, now: Instant, host: &mut impl Host) {
+        self.mark_buffer(buffer);
+        self.raise_err(error, now, host);
     }
 
     /// Sets the bit of `buffer` in `SendBufErr`.
@@ -174,6 +211,9 @@ impl Chip {
     /// Puts on the wire what may go.
     pub(super) fn pump(&mut self, port: Port, now: Instant, host: &mut impl Host) {
         self.send.ports[port.index()].waits = false;
+        if self.frozen {
+            return;
+        }
         while self.send.ports[port.index()].queued > 0 {
             let sender = &mut self.send.ports[port.index()];
             if !sender.enabled || sender.on_line.is_some() {
@@ -301,6 +341,8 @@ impl Chip {
         {
             self.disarm(buffer, now, host);
         }
+        let ignored = self.config.wrong.has(WrongChip::SpecialTriggerIgnored);
+        self.send.special = control.special_trigger_en() && !ignored;
         self.control_avail(control, now, host);
     }
 

@@ -342,3 +342,35 @@ fn looped_port_receives_what_it_sends() {
     assert!(bench.chip.take_outgoing(P).is_none());
     assert_eq!(bench.chip.account().dropped(P, Drop::PortDown), 1, "came back, to a receiver that is off");
 }
+
+#[test]
+fn special_trigger_launches_what_is_complete_and_nothing_else() {
+    let mut bench = ready();
+    send_ctrl(&mut bench, |c| c.with_special_trigger_en(true));
+    let words = image(20, 0);
+    let trigger = |bench: &mut Bench, index: usize, value: u32| {
+        let dword = if index < Buffer::SMALL { 1023 } else { 2047 };
+        bench.burst(buffer(index).offset() + 4 * dword, &[value]);
+    };
+    for index in [5, Buffer::SMALL] {
+        send(&mut bench, index, &words);
+        assert!(bench.chip.take_outgoing(P).is_none(), "its count launches nothing");
+        trigger(&mut bench, index, 0xAEBE_CEDE);
+        assert!(bench.chip.take_outgoing(P).is_some());
+    }
+    assert_eq!(errors(&mut bench), (ErrBits::empty(), PortErrBits::empty()));
+    send(&mut bench, 6, &words[..words.len() - 1]);
+    trigger(&mut bench, 6, 0xAEBE_CEDE);
+    send(&mut bench, 7, &words);
+    trigger(&mut bench, 7, 0xAEBE_CEDF);
+    assert!(bench.chip.take_outgoing(P).is_none());
+    assert_eq!(errors(&mut bench), (ErrBits::SEND_SPECIAL_TRIGGER_ERR, PortErrBits::empty()));
+    assert_eq!(bench.read(device::SEND_BUF_ERR.index(0).offset()), 0b1100_0000);
+}
+
+#[test]
+fn trigger_word_is_past_the_buffer_while_packets_launch_by_count() {
+    let mut bench = ready();
+    bench.burst(buffer(5).offset() + 4 * 1023, &[0xAEBE_CEDE]);
+    assert_eq!(errors(&mut bench).0, ErrBits::SEND_ARM_LAUNCH_ERR);
+}
