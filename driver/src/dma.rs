@@ -132,6 +132,54 @@ impl DmaMemory {
         self.merge(offset / WORD_BYTES, offset % WORD_BYTES, &value.to_le_bytes());
     }
 
+    /// Adds `value` to the word at byte `offset` (8-byte aligned), wrapping, as one step; returns what was there before.
+    ///
+    /// PANIC: as [`load_u64`](Self::load_u64).
+    #[track_caller]
+    pub fn fetch_add_u64(&self, offset: usize, value: u64) -> u64 {
+        self.update_u64(offset, |before| Some(before.wrapping_add(value)))
+    }
+
+    /// Stores `value` in the word at byte `offset` (8-byte aligned) if it holds `expected`, as one step; returns what was
+    /// there before.
+    ///
+    /// PANIC: as [`load_u64`](Self::load_u64).
+    #[track_caller]
+    pub fn compare_swap_u64(&self, offset: usize, expected: u64, value: u64) -> u64 {
+        self.update_u64(offset, |before| (before == expected).then_some(value))
+    }
+
+    #[track_caller]
+    fn update_u64(&self, offset: usize, mut change: impl FnMut(u64) -> Option<u64>) -> u64 {
+        debug_assert!(offset.is_multiple_of(WORD_BYTES), "DMA words are 8-byte aligned");
+        let word = &self.words()[offset / WORD_BYTES];
+        let change = |raw: u64| change(u64::from_le(raw)).map(u64::to_le);
+        let (Ok(before) | Err(before)) = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
+        u64::from_le(before)
+    }
+
+    /// Copies a stretch of other DMA memory in, from byte `offset`. Not ordered by itself, as [`copy_in`](Self::copy_in).
+    ///
+    /// PANIC: as [`load_u64`](Self::load_u64).
+    #[track_caller]
+    pub fn copy_from(&self, offset: usize, from: DmaSlice<'_>) {
+        let both = offset | from.offset;
+        let whole = if both.is_multiple_of(WORD_BYTES) { from.len_bytes / WORD_BYTES } else { 0 };
+        let (to, source) = (offset / WORD_BYTES, from.offset / WORD_BYTES);
+        let words = &from.memory.words()[source..source + whole];
+        for (to, word) in self.words()[to..to + whole].iter().zip(words) {
+            to.store(word.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        let mut done = whole * WORD_BYTES;
+        let mut some = [0; 256];
+        while done < from.len_bytes {
+            let step = (from.len_bytes - done).min(some.len());
+            from.memory.copy_out(from.offset + done, &mut some[..step]);
+            self.copy_in(offset + done, &some[..step]);
+            done += step;
+        }
+    }
+
     /// Copies `bytes` in, from byte `offset`. Not ordered by itself: store a word afterwards to publish the copy.
     ///
     /// PANIC: as [`load_u64`](Self::load_u64).
@@ -400,6 +448,32 @@ mod tests {
                 assert_eq!(part, pattern[..len]);
             }
         }
+    }
+
+    #[test]
+    fn stretch_copied_between_memories_at_any_alignment_arrives_whole_and_alone() {
+        let (from, to) = (memory(PAGE_BYTES), memory(PAGE_BYTES));
+        let pattern: Vec<u8> = (0..=255).cycle().skip(1).take(700).collect();
+        from.copy_in(0, &pattern);
+        for (start, offset, len) in [(0, 8, 64), (8, 16, 61), (3, 8, 600), (8, 5, 7), (1, 2, 0), (5, 13, 300)] {
+            to.zero(0, 1024);
+            to.copy_from(offset, from.slice(start, len).expect("inside"));
+            let mut seen = [0; 1024];
+            to.copy_out(0, &mut seen);
+            let mut wanted = [0; 1024];
+            wanted[offset..offset + len].copy_from_slice(&pattern[start..start + len]);
+            assert_eq!(seen, wanted, "from {start} to {offset}, {len} bytes");
+        }
+    }
+
+    #[test]
+    fn atomic_update_returns_what_was_there_and_a_failed_swap_changes_nothing() {
+        let memory = memory(PAGE_BYTES);
+        memory.store_u64(8, u64::MAX);
+        assert_eq!(memory.fetch_add_u64(8, 3), u64::MAX);
+        assert_eq!(memory.compare_swap_u64(8, 1, 9), 2, "not what was expected");
+        assert_eq!(memory.compare_swap_u64(8, 2, 9), 2);
+        assert_eq!(memory.load_u64(8), 9);
     }
 
     #[test]
