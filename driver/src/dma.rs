@@ -455,7 +455,8 @@ mod tests {
         let (from, to) = (memory(PAGE_BYTES), memory(PAGE_BYTES));
         let pattern: Vec<u8> = (0..=255).cycle().skip(1).take(700).collect();
         from.copy_in(0, &pattern);
-        for (start, offset, len) in [(0, 8, 64), (8, 16, 61), (3, 8, 600), (8, 5, 7), (1, 2, 0), (5, 13, 300)] {
+        for (start, offset, len) in [(0, 8, 64), (8, 16, 61), (3, 8, 600), (8, 5, 7), (1, 2, 0), (5, 13, 300)]
+        {
             to.zero(0, 1024);
             to.copy_from(offset, from.slice(start, len).expect("inside"));
             let mut seen = [0; 1024];

@@ -62,11 +62,15 @@ pub enum CqError {
 impl fmt::Display for CqError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Depth { asked, max } => write!(f, "a completion queue of {asked} entries: 1 to {max} are possible"),
+            Self::Depth { asked, max } => {
+                write!(f, "a completion queue of {asked} entries: 1 to {max} are possible")
+            }
             Self::HoldsMore { waiting, asked } => {
                 write!(f, "{waiting} completions wait, which {asked} entries do not hold: poll first")
             }
-            Self::Busy { users } => write!(f, "{users} queues of queue pairs complete to it: destroy them first"),
+            Self::Busy { users } => {
+                write!(f, "{users} queues of queue pairs complete to it: destroy them first")
+            }
             Self::NoSuchCq => f.write_str("there is no such completion queue"),
             Self::TooMany => f.write_str("there are no more completion queues: destroy one"),
         }
@@ -229,3 +233,7 @@ impl Cq {
         (self.head, self.tail) = (index, index);
     }
 }
+
+#[cfg(test)]
+#[path = "cq_tests.rs"]
+mod tests;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::counters::{Counters, Drop};
 use crate::cq::{Arm, Cq, CqError};
 use crate::event::Event;
-use crate::ids::{CqId, Key, PdId, QpNumber, SlotId, SrqId};
+use crate::ids::{CqId, Key, PdId, QpNumber, SrqId};
 use crate::mem::{Access, MemoryError, MemoryRegion, Payload, Window};
 use crate::out::Wire;
 use crate::qp::{ModifyError, Qp, QpAttr, QpCounts, QpInit, QpState, Step};
@@ -75,7 +75,9 @@ impl fmt::Display for QpError {
             Self::NoSuchQp(qp) => write!(f, "there is no {qp}"),
             Self::Size { what, asked, max } => write!(f, "{what} of {asked}: at most {max} is possible"),
             Self::Busy { users } => write!(f, "{users} queue pairs use it: destroy them first"),
-            Self::Group => f.write_str("the group has all members that it can have, or this is no datagram queue pair"),
+            Self::Group => {
+                f.write_str("the group has all members that it can have, or this is no datagram queue pair")
+            }
         }
     }
 }
@@ -243,7 +245,9 @@ impl Engine {
             return Err(CqError::Busy { users });
         }
         self.shared.cqs.remove(cq.0);
-        self.shared.events.forget(|event| matches!(event, Event::Completion(of) | Event::CqOverflow(of) if *of == cq));
+        self.shared
+            .events
+            .forget(|event| matches!(event, Event::Completion(of) | Event::CqOverflow(of) if *of == cq));
         Ok(())
     }
 
@@ -339,7 +343,8 @@ impl Engine {
     /// [`QpError::Special`] if it exists.
     pub fn create_special_qp(&mut self, number: QpNumber, init: &QpInit) -> Result<(), QpError> {
         self.check_parts(init)?;
-        let is_free = self.places[..SPECIAL].get(number.get() as usize).is_some_and(|place| place.qp.is_none());
+        let is_free =
+            self.places[..SPECIAL].get(number.get() as usize).is_some_and(|place| place.qp.is_none());
         if !is_free || init.service != Service::Ud {
             return Err(QpError::Special(number));
         }
@@ -400,7 +405,10 @@ impl Engine {
     /// [`QpError::NoSuchQp`].
     pub fn destroy_qp(&mut self, number: QpNumber) -> Result<(), QpError> {
         let index = index_of(&self.shared.config, number);
-        let place = self.places.get_mut(index).filter(|place| place.qp.as_ref().is_some_and(|qp| qp.number == number));
+        let place = self
+            .places
+            .get_mut(index)
+            .filter(|place| place.qp.as_ref().is_some_and(|qp| qp.number == number));
         let qp = place.and_then(|place| place.qp.take()).ok_or(QpError::NoSuchQp(number))?;
         for cq in [qp.send_cq, qp.recv_cq] {
             if let Some(cq) = self.shared.cqs.get_mut(cq.0) {
@@ -427,6 +435,11 @@ impl Engine {
     /// What a queue pair has counted.
     pub fn qp_counts(&self, number: QpNumber) -> Option<QpCounts> {
         self.qp(number).map(|qp| qp.counts)
+    }
+
+    /// Whether a queue pair has nothing posted that is not complete, and nothing to say.
+    pub fn is_idle(&self, number: QpNumber) -> bool {
+        self.qp(number).is_none_or(|qp| qp.sq.is_empty() && !qp.resp.has_output())
     }
 
     fn qp(&self, number: QpNumber) -> Option<&Qp> {
@@ -742,10 +755,4 @@ fn index_of(config: &Config, number: QpNumber) -> usize {
 fn find<'a>(places: &'a mut [Place], config: &Config, number: QpNumber) -> Option<&'a mut Qp> {
     let place = places.get_mut(index_of(config, number))?;
     place.qp.as_deref_mut().filter(|qp| qp.number == number)
-}
-
-/// A slot's name, for tests that look for stale ones.
-#[cfg(test)]
-pub(crate) fn stale(id: CqId) -> CqId {
-    CqId(SlotId { generation: id.0.generation.wrapping_add(1), ..id.0 })
 }

@@ -295,7 +295,13 @@ impl Shared {
 
     /// Gives our own members of a multicast group the packet whose payload is in the scratch.
     #[cold]
-    pub(crate) fn loop_multicast(&mut self, template: &Template, spec: Spec, ext: &[u32], payload_bytes: usize) {
+    pub(crate) fn loop_multicast(
+        &mut self,
+        template: &Template,
+        spec: Spec,
+        ext: &[u32],
+        payload_bytes: usize,
+    ) {
         let mut header: HeaderBuf = [0; _];
         let words = template.build(&mut header, spec, ext, payload_bytes);
         if self.loop_back(&header[..words], payload_bytes).is_err() {

@@ -56,8 +56,4 @@ impl<T> Slab<T> {
         let slot = self.slots.get_mut(id.index as usize)?;
         if slot.generation == id.generation { slot.value.as_mut() } else { None }
     }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.slots.iter().filter_map(|slot| slot.value.as_ref())
-    }
 }

@@ -64,7 +64,9 @@ impl WcStatus {
             Self::Success => "none: it was done",
             Self::LocalLength => "the receive is too small for the message that came",
             Self::LocalQpOperation => "the request does not suit this queue pair",
-            Self::LocalProtection => "an address, length, key or protection domain of the request's own list is wrong",
+            Self::LocalProtection => {
+                "an address, length, key or protection domain of the request's own list is wrong"
+            }
             Self::Flushed => "an earlier request failed, or the queue pair was moved to the error state",
             Self::MemoryWindowBind => "the region does not allow windows, or the window is bound already",
             Self::BadResponse => "the peer's answer does not match the request",

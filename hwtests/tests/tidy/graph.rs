@@ -6,8 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-const LIBRARIES: &[&str] =
-    &["qhca-regs", "qhca-irq", "qhca-errdecode", "qhca-driver", "qhca-sim", "qhca-vfu", "qhca-lab"];
+const LIBRARIES: &[&str] = &[
+    "qhca-regs",
+    "qhca-irq",
+    "qhca-errdecode",
+    "qhca-driver",
+    "qhca-sim",
+    "qhca-verbs",
+    "qhca-vfu",
+    "qhca-lab",
+];
 
 /// What each crate may depend on, of ours. A crate that is not here is not allowed at all.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -17,11 +25,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("qhca-irq", &["qhca-regs"]),
     ("qhca-driver", &["qhca-regs", "qhca-irq", "qhca-errdecode", "qhca-vfu"]),
     ("qhca-sim", &["qhca-regs", "qhca-irq", "qhca-driver", "qhca-vfu"]),
-    ("qhca-lab", &["qhca-regs", "qhca-irq", "qhca-errdecode", "qhca-driver", "qhca-sim"]),
+    ("qhca-verbs", &["qhca-regs", "qhca-irq", "qhca-errdecode", "qhca-driver"]),
+    ("qhca-lab", &["qhca-regs", "qhca-irq", "qhca-errdecode", "qhca-driver", "qhca-sim", "qhca-verbs"]),
     ("qhca", LIBRARIES),
     (
         "qhca-hwtests",
-        &["qhca", "qhca-regs", "qhca-irq", "qhca-errdecode", "qhca-driver", "qhca-sim", "qhca-vfu"],
+        &[
+            "qhca",
+            "qhca-regs",
+            "qhca-irq",
+            "qhca-errdecode",
+            "qhca-driver",
+            "qhca-sim",
+            "qhca-vfu",
+            "qhca-verbs",
+        ],
     ),
     (
         "qhca-bench",
@@ -33,6 +51,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "qhca-driver",
             "qhca-sim",
             "qhca-vfu",
+            "qhca-verbs",
             "qhca-lab",
         ],
     ),
@@ -46,6 +65,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "qhca-driver",
             "qhca-sim",
             "qhca-vfu",
+            "qhca-verbs",
             "qhca-lab",
             "qhca-hwtests",
         ],

@@ -94,7 +94,9 @@ impl fmt::Display for MemoryError {
                 write!(f, "a zero-based region begins at byte {offset}: choose a multiple of eight")
             }
             Self::NoSuchPd(pd) => write!(f, "there is no {pd}"),
-            Self::NoSuchKey(key) => write!(f, "{key} opens nothing: it was never given out or was given back"),
+            Self::NoSuchKey(key) => {
+                write!(f, "{key} opens nothing: it was never given out or was given back")
+            }
             Self::Busy { key, windows } => {
                 write!(f, "{windows} windows are bound to the region of {key}: invalidate them first")
             }

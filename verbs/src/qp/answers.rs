@@ -24,7 +24,13 @@ const RNR_FOREVER: u8 = 7;
 impl Qp {
     /// Takes an answer.
     #[inline]
-    pub(crate) fn on_answer(&mut self, sh: &mut Shared, h: &Headers<'_>, payload: &Payload<'_>, now: Instant) {
+    pub(crate) fn on_answer(
+        &mut self,
+        sh: &mut Shared,
+        h: &Headers<'_>,
+        payload: &Payload<'_>,
+        now: Instant,
+    ) {
         if !matches!(self.state, QpState::Rts | QpState::Sqd) {
             return sh.counters.drop_for(Drop::QpState);
         }
@@ -34,12 +40,13 @@ impl Qp {
         if place >= under_way || place < -1 {
             return sh.counters.drop_for(Drop::Ghost);
         }
-        match h.meaning.operation {
-            Operation::Acknowledge => {
-                let Some(aeth) = h.aeth() else { return };
-                self.on_acknowledge(sh, h.bth.psn, place, aeth, now);
-            }
-            Operation::ReadResponse => self.on_read_response(sh, h, payload, place, now),
+        let aeth = h.aeth();
+        if let Some(Aeth { syndrome: Syndrome::Ack(credits), msn }) = aeth {
+            self.take_credits(sh, credits, msn);
+        }
+        match (h.meaning.operation, aeth) {
+            (Operation::Acknowledge, Some(aeth)) => self.on_acknowledge(sh, h.bth.psn, place, aeth, now),
+            (Operation::ReadResponse, _) => self.on_read_response(sh, h, payload, place, now),
             _ => self.on_atomic_answer(sh, h, place, now),
         }
     }
@@ -47,10 +54,8 @@ impl Qp {
     #[inline]
     fn on_acknowledge(&mut self, sh: &mut Shared, psn: Psn, place: i32, aeth: Aeth, now: Instant) {
         match aeth.syndrome {
-            Syndrome::Ack(credits) => {
-                let missing = place >= 0 && self.vouched(sh, psn, now);
-                self.take_credits(sh, credits, aeth.msn);
-                if missing {
+            Syndrome::Ack(_) => {
+                if place >= 0 && self.vouched(sh, psn, now) {
                     self.answer_is_missing(sh, now);
                 }
             }
@@ -119,6 +124,9 @@ impl Qp {
         if self.req.cur != self.sq.tail {
             sh.schedule(self.index, &mut self.scheduled);
         }
+        if self.req.halt.is_some() {
+            self.fail_if_halted(sh, now);
+        }
         self.look_if_drained(sh);
     }
 
@@ -154,16 +162,19 @@ impl Qp {
     fn on_rnr_nak(&mut self, sh: &mut Shared, psn: Psn, timer: u8, now: Instant) {
         self.counts.rnr_naks_received += 1;
         sh.counters.rnr_naks_received += 1;
-        self.vouched(sh, psn.before(), now);
+        let missing = self.vouched(sh, psn.before(), now);
         // While it waits the answer to an earlier attempt may come once more.
         if self.req.rnr_until.is_some() || self.state == QpState::Error || self.sq.is_empty() {
             return;
         }
-        if self.set.rnr_retry != RNR_FOREVER {
-            if self.req.rnr_left == 0 {
-                return self.fail_head(sh, WcStatus::RnrRetryExceeded, now);
-            }
-            self.req.rnr_left -= 1;
+        // What must be asked for again first is not to blame on the receives.
+        let (left, exceeded) = match missing {
+            true => (&mut self.req.retry_left, WcStatus::RetryExceeded),
+            false => (&mut self.req.rnr_left, WcStatus::RnrRetryExceeded),
+        };
+        if missing || self.set.rnr_retry != RNR_FOREVER {
+            let Some(less) = left.checked_sub(1) else { return self.fail_head(sh, exceeded, now) };
+            *left = less;
         }
         self.rewind(sh);
         self.req.ack_due = None;
@@ -190,9 +201,11 @@ impl Qp {
             NakCode::RemoteOperational => WcStatus::RemoteOperation,
             NakCode::Reserved(_) => WcStatus::BadResponse,
         };
-        // The request that it names is the head once all before it is complete; if data before it is missing, that
-        // data will not come any more, and the oldest request is the one to tell.
-        self.vouched(sh, psn.before(), now);
+        // The request that it names is the head once all before it is complete. If data before it is missing, that is
+        // asked for again; a peer that has refused does not answer, and the READ ends by its retry count.
+        if self.vouched(sh, psn.before(), now) {
+            return self.answer_is_missing(sh, now);
+        }
         self.fail_head(sh, status, now);
     }
 
@@ -222,15 +235,16 @@ impl Qp {
         let at = psn.distance_from(wqe.first);
         let ends_part = at + 1 == part_end(sh, shift, at, wqe.packets);
         let offset = at << shift;
+        #[cfg(test)]
+        let to = if sh.planted(crate::harness::Planted::ReadOffsetLost) { 0 } else { offset };
+        #[cfg(not(test))]
+        let to = offset;
         let wanted = (wqe.len_bytes - offset).min(self.set.mtu.bytes()) as usize;
         if h.meaning.place.ends() != ends_part || h.payload_bytes() != wanted {
             return self.fail_head(sh, WcStatus::BadResponse, now);
         }
-        if self.scatter_answer(sh, offset, payload, wanted).is_err() {
+        if self.scatter_answer(sh, to, payload, wanted).is_err() {
             return self.fail_head(sh, WcStatus::LocalProtection, now);
-        }
-        if let Some(Aeth { syndrome: Syndrome::Ack(credits), msn }) = h.aeth() {
-            self.take_credits(sh, credits, msn);
         }
         self.req.una = psn.plus(1);
         if ends_part {
@@ -258,9 +272,6 @@ impl Qp {
         // Memory holds numbers in the processor's order, headers in the network's.
         if self.scatter_answer(sh, 0, &Payload::Bytes(&value.0.to_le_bytes()), 8).is_err() {
             return self.fail_head(sh, WcStatus::LocalProtection, now);
-        }
-        if let Some(Aeth { syndrome: Syndrome::Ack(credits), msn }) = h.aeth() {
-            self.take_credits(sh, credits, msn);
         }
         self.req.una = psn.plus(1);
         self.req.slots = self.req.slots.saturating_sub(1);

@@ -250,7 +250,10 @@ pub fn allowed(service: Service, from: QpState, to: QpState) -> Option<(AttrMask
         }
         (S::Rtr, S::Rts) => {
             let reliable = A::TIMEOUT | A::RETRY_COUNT | A::RNR_RETRY | A::MAX_RD_ATOMIC;
-            (A::SQ_PSN | only(is(Service::Rc), reliable), path | A::CUR_STATE | only(is(Service::Rc), A::MIN_RNR_TIMER))
+            (
+                A::SQ_PSN | only(is(Service::Rc), reliable),
+                path | A::CUR_STATE | only(is(Service::Rc), A::MIN_RNR_TIMER),
+            )
         }
         (S::Rts, S::Rts) | (S::Sqd, S::Rts) => {
             (none, path | A::CUR_STATE | only(is(Service::Rc), A::MIN_RNR_TIMER))
@@ -266,7 +269,9 @@ pub fn allowed(service: Service, from: QpState, to: QpState) -> Option<(AttrMask
                 | A::MIN_RNR_TIMER;
             (none, path | A::PKEY_INDEX | only(connected, A::ADDRESS) | only(is(Service::Rc), reliable))
         }
-        (S::Sqe, S::Rts) if !is(Service::Rc) => (none, A::CUR_STATE | only(connected, A::ACCESS) | only(!connected, A::QKEY)),
+        (S::Sqe, S::Rts) if !is(Service::Rc) => {
+            (none, A::CUR_STATE | only(connected, A::ACCESS) | only(!connected, A::QKEY))
+        }
         _ => return None,
     })
 }
@@ -318,7 +323,9 @@ impl fmt::Display for ModifyError {
             Self::NoSuchChange { from, to } => write!(f, "there is no way from {from} to {to}"),
             Self::Missing(mask) => write!(f, "this change also needs {mask:?}"),
             Self::NotAllowed(mask) => write!(f, "this change does not allow {mask:?}"),
-            Self::Value { attribute, value, max } => write!(f, "{attribute:?} is {value}: at most {max} is possible"),
+            Self::Value { attribute, value, max } => {
+                write!(f, "{attribute:?} is {value}: at most {max} is possible")
+            }
             Self::PathMigration => f.write_str("paths do not migrate here: set no alternate path"),
             Self::RnrTimerZero => {
                 f.write_str("an RNR timer of 0 is 655.36 ms: say Longest655Ms if that is meant, else 1 to 31")

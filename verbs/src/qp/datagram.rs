@@ -102,9 +102,8 @@ impl Qp {
             bytes
         });
         let memory = &sh.memory;
-        let write = |offset, part: &Payload<'_>| {
-            scatter(memory, self.pd, sges, offset, part, Access::LOCAL_WRITE)
-        };
+        let write =
+            |offset, part: &Payload<'_>| scatter(memory, self.pd, sges, offset, part, Access::LOCAL_WRITE);
         let written = grh
             .map_or(Ok(()), |grh| write(0, &Payload::Bytes(&grh)))
             .and_then(|()| write(Grh::BYTES as u32, &payload.part(0, len)));

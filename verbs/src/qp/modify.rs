@@ -95,9 +95,11 @@ impl Qp {
         }
         match attr.min_rnr_timer {
             Some(RnrTimer::Code(0)) => Err(ModifyError::RnrTimerZero),
-            Some(RnrTimer::Code(code)) if u64::from(code) > TIMER_MAX => {
-                Err(ModifyError::Value { attribute: AttrMask::MIN_RNR_TIMER, value: code.into(), max: TIMER_MAX })
-            }
+            Some(RnrTimer::Code(code)) if u64::from(code) > TIMER_MAX => Err(ModifyError::Value {
+                attribute: AttrMask::MIN_RNR_TIMER,
+                value: code.into(),
+                max: TIMER_MAX,
+            }),
             _ => Ok(()),
         }
     }

@@ -31,8 +31,6 @@ pub(crate) struct SendWqe {
     pub(crate) first: Psn,
     /// Sequence numbers that it takes.
     pub(crate) packets: u32,
-    /// Its number among all messages, 24 bits.
-    pub(crate) ssn: u32,
     pub(crate) sge_count: u8,
     pub(crate) is_inline: bool,
     pub(crate) flags: SendFlags,
@@ -46,7 +44,6 @@ impl SendWqe {
         len_bytes: 0,
         first: Psn::new(0),
         packets: 0,
-        ssn: 0,
         sge_count: 0,
         is_inline: false,
         flags: SendFlags::empty(),

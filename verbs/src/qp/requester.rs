@@ -55,6 +55,8 @@ pub(crate) struct Requester {
     pub(crate) rnr_until: Option<Instant>,
     /// Went back because an answer was missing; not again until there is progress.
     pub(crate) went_back: bool,
+    /// The request at this index cannot be done by this side, and fails with this once all before it are done.
+    pub(crate) halt: Option<(u32, WcStatus)>,
 }
 
 impl Requester {
@@ -79,7 +81,7 @@ impl Requester {
         self.una = self.max;
         self.next = self.max;
         (self.answers_open, self.slots) = (0, 0);
-        (self.ack_due, self.rnr_until) = (None, None);
+        (self.ack_due, self.rnr_until, self.halt) = (None, None, None);
     }
 }
 
@@ -111,14 +113,19 @@ impl Qp {
             return Step::Idle;
         }
         while self.req.cur != self.sq.tail {
+            if self.req.halt.is_some_and(|(index, _)| index == self.req.cur) {
+                return Step::Idle;
+            }
             let wqe = self.sq.at(self.req.cur);
+            let is_new = wqe.progress == Progress::Posted;
+            let before = (self.req.ssn, self.req.answers_open);
             match wqe.progress {
                 Progress::Done => {
                     self.req.cur = self.req.cur.wrapping_add(1);
                     continue;
                 }
                 Progress::Posted => {
-                    if !self.may_begin() {
+                    if !self.may_begin(sh) {
                         return Step::Idle;
                     }
                     if wqe.op.is_local() {
@@ -127,7 +134,7 @@ impl Qp {
                         }
                         continue;
                     }
-                    self.begin();
+                    self.begin(sh);
                 }
                 Progress::Begun => {}
             }
@@ -143,6 +150,9 @@ impl Qp {
                 }
                 _ => self.send_data(sh, wire, now),
             };
+            if is_new && step != Step::Sent {
+                self.take_back_begin(before);
+            }
             return step;
         }
         Step::Idle
@@ -150,13 +160,18 @@ impl Qp {
 
     /// Whether the request at `cur`, which has not begun, may begin.
     #[inline]
-    fn may_begin(&self) -> bool {
+    #[cfg_attr(not(test), allow(unused_variables, reason = "only the tests plant faults"))]
+    fn may_begin(&self, sh: &Shared) -> bool {
         let wqe = self.sq.at(self.req.cur);
         if self.state == QpState::Sqd {
             return false;
         }
         if wqe.flags.contains(SendFlags::FENCE) && self.req.answers_open > 0 {
             return false;
+        }
+        #[cfg(test)]
+        if sh.planted(crate::harness::Planted::CreditsIgnored) {
+            return true;
         }
         // One message more than there are receives may go: its answer brings the new count, or an RNR NAK.
         let ahead = Psn::new(self.req.ssn).ahead_of(Psn::new(self.req.limit));
@@ -165,18 +180,32 @@ impl Qp {
 
     /// Gives the request at `cur` its sequence numbers.
     #[inline]
-    fn begin(&mut self) {
+    fn begin(&mut self, sh: &Shared) {
         let shift = self.set.mtu.shift();
+        let split = read_split(sh, shift);
         let wqe = self.sq.at_mut(self.req.cur);
         wqe.first = self.req.max;
         wqe.packets = match wqe.op {
             SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => 1,
             _ => packets_of(wqe.len_bytes, shift),
         };
-        wqe.ssn = self.req.ssn;
         wqe.progress = Progress::Begun;
-        self.req.ssn = (self.req.ssn + 1) & 0xFF_FFFF;
+        // The responder counts each part of a READ as a message.
+        let messages = match wqe.op {
+            SendOp::Read { .. } => wqe.packets.div_ceil(split),
+            _ => 1,
+        };
+        self.req.ssn = (self.req.ssn + messages) & 0xFF_FFFF;
         self.req.answers_open += u32::from(wqe.op.wants_answer());
+    }
+
+    /// Nothing of the request at `cur` could be sent: it has not begun, and what holds a request back is looked at anew.
+    #[cold]
+    fn take_back_begin(&mut self, (ssn, answers_open): (u32, u32)) {
+        if self.req.halt.is_none() && matches!(self.state, QpState::Rts | QpState::Sqd) {
+            self.sq.at_mut(self.req.cur).progress = Progress::Posted;
+            (self.req.ssn, self.req.answers_open) = (ssn, answers_open);
+        }
     }
 
     /// Carries out a bind or invalidate; false if that ended the connection.
@@ -201,18 +230,21 @@ impl Qp {
         true
     }
 
-    /// The request at `cur` cannot be done by this side: those before it are flushed, it fails, the rest is flushed.
-    ///
-    /// Those before it have been sent and not been answered; what became of them is not known.
+    /// The request at `cur` cannot be done by this side. It fails once all before it are done, so that completions keep
+    /// their order.
     #[cold]
     pub(crate) fn fail_local(&mut self, sh: &mut Shared, status: WcStatus, now: Instant) {
-        let failed = self.req.cur;
-        while self.sq.head != failed {
-            let wqe = *self.sq.at(self.sq.head);
-            self.sq.head = self.sq.head.wrapping_add(1);
-            self.complete_send(sh, &wqe, WcStatus::Flushed, now);
+        self.req.halt = Some((self.req.cur, status));
+        self.fail_if_halted(sh, now);
+    }
+
+    /// Fails the request at the head if that is the one that cannot be done.
+    pub(crate) fn fail_if_halted(&mut self, sh: &mut Shared, now: Instant) {
+        if let Some((index, status)) = self.req.halt
+            && index == self.sq.head
+        {
+            self.fail_head(sh, status, now);
         }
-        self.fail_head(sh, status, now);
     }
 
     /// The request at the head fails, and with it the connection.
@@ -244,6 +276,10 @@ impl Qp {
     /// Whether `count` more packets fit the window.
     #[inline]
     fn fits_window(&self, sh: &Shared, count: u32) -> bool {
+        #[cfg(test)]
+        if sh.planted(crate::harness::Planted::WindowIgnored) {
+            return true;
+        }
         self.req.next.distance_from(self.req.una) + count <= sh.config.window_packets.clamp(1, Psn::WINDOW)
     }
 
@@ -332,7 +368,14 @@ impl Qp {
         sh.gather(self, self.sq.sges(index), offset, len_bytes).map_err(wrong)
     }
 
-    fn send_read(&mut self, sh: &mut Shared, wire: &mut impl Wire, addr: u64, rkey: Key, now: Instant) -> Step {
+    fn send_read(
+        &mut self,
+        sh: &mut Shared,
+        wire: &mut impl Wire,
+        addr: u64,
+        rkey: Key,
+        now: Instant,
+    ) -> Step {
         let shift = self.set.mtu.shift();
         let wqe = self.sq.at(self.req.cur);
         let at = self.req.next.distance_from(wqe.first);
@@ -444,10 +487,17 @@ impl Qp {
     /// Sends everything again from the oldest number without an answer, or gives up.
     #[cold]
     pub(crate) fn go_back(&mut self, sh: &mut Shared, now: Instant) {
+        if !matches!(self.state, QpState::Rts | QpState::Sqd) {
+            return;
+        }
         if self.req.retry_left == 0 {
             return self.fail_head(sh, WcStatus::RetryExceeded, now);
         }
         self.req.retry_left -= 1;
+        #[cfg(test)]
+        if sh.planted(crate::harness::Planted::RetryForever) {
+            self.req.retry_left += 1;
+        }
         self.rewind(sh);
         self.start_ack_timer(sh, now);
     }
@@ -459,6 +509,13 @@ impl Qp {
         self.req.next = self.req.una;
         self.req.cur = self.sq.head;
         self.req.slots = 0;
+        #[cfg(test)]
+        if sh.planted(crate::harness::Planted::RepeatSkipsOne)
+            && self.req.cur != self.sq.tail
+            && self.sq.at(self.req.cur).last().ahead_of(self.req.una) > 0
+        {
+            self.req.next = self.req.una.plus(1);
+        }
         sh.schedule(self.index, &mut self.scheduled);
     }
 

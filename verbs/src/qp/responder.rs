@@ -201,10 +201,18 @@ impl Responder {
 impl Qp {
     /// Takes a request of a reliable connection.
     #[inline]
-    pub(crate) fn on_request(&mut self, sh: &mut Shared, h: &Headers<'_>, payload: &Payload<'_>, now: Instant) {
+    pub(crate) fn on_request(
+        &mut self,
+        sh: &mut Shared,
+        h: &Headers<'_>,
+        payload: &Payload<'_>,
+        now: Instant,
+    ) {
         if self.state == QpState::Rtr && !std::mem::replace(&mut self.resp.established, true) {
             sh.events.push(Event::CommunicationEstablished(self.number));
         }
+        #[cfg(test)]
+        self.plant_in_request(sh, h, payload, now);
         match h.bth.psn.ahead_of(self.resp.expected) {
             0 => {}
             1.. => return self.on_gap(sh),
@@ -235,8 +243,7 @@ impl Qp {
     /// Notes the acknowledge that a request asks for.
     #[inline]
     fn owe_ack(&mut self, sh: &mut Shared, h: &Headers<'_>) {
-        let answers_itself =
-            !matches!(h.meaning.operation, Operation::Send | Operation::Write);
+        let answers_itself = !matches!(h.meaning.operation, Operation::Send | Operation::Write);
         if answers_itself {
             sh.schedule(self.index, &mut self.scheduled);
         } else if h.bth.ack_request || self.resp.reply != Reply::None {
@@ -273,30 +280,11 @@ impl Qp {
     fn on_duplicate(&mut self, sh: &mut Shared, h: &Headers<'_>) {
         sh.counters.drop_for(Drop::Duplicate);
         self.counts.duplicates += 1;
-        #[cfg(test)]
-        if sh.planted(crate::harness::Planted::AtomicReplayed)
-            && matches!(h.meaning.operation, Operation::CompareSwap | Operation::FetchAdd)
-        {
-            if let (Some(eth), Some(at)) = (h.atomic(), self.resp.find(h.bth.psn)) {
-                let before = self.do_atomic(sh, h.meaning.operation, &eth);
-                if let (Ok(before), Kept::Atomic { before: kept, .. }) = (before, &mut self.resp.resources[at].kept) {
-                    *kept = before;
-                }
-            }
-        }
         let answered = match h.meaning.operation {
             Operation::Send | Operation::Write => {
                 // It speaks for its own number and not for the newest, which may be a READ's whose data was lost.
-                #[cfg(test)]
-                let psn = if sh.planted(crate::harness::Planted::DuplicateAckNewest) {
-                    self.resp.expected.before()
-                } else {
-                    h.bth.psn
-                };
-                #[cfg(not(test))]
-                let psn = h.bth.psn;
                 if h.bth.ack_request && self.resp.reply == Reply::None {
-                    self.resp.reply = Reply::Ack(psn);
+                    self.resp.reply = Reply::Ack(h.bth.psn);
                 }
                 true
             }
@@ -305,6 +293,32 @@ impl Qp {
         };
         if answered {
             sh.schedule(self.index, &mut self.scheduled);
+        }
+    }
+
+    /// The faults that tests plant in the responder.
+    #[cfg(test)]
+    fn plant_in_request(&mut self, sh: &mut Shared, h: &Headers<'_>, payload: &Payload<'_>, now: Instant) {
+        use crate::harness::Planted;
+        let ahead = h.bth.psn.ahead_of(self.resp.expected);
+        if sh.planted(Planted::GapIgnored) && ahead > 0 {
+            self.resp.expected = h.bth.psn;
+        }
+        let is_only = h.meaning.place == Place::Only && self.resp.inflow == Inflow::None;
+        if sh.planted(Planted::DuplicateSendTaken)
+            && ahead < 0
+            && is_only
+            && h.meaning.operation == Operation::Send
+        {
+            self.on_send(sh, h, payload, now).ok();
+        }
+        if sh.planted(Planted::AtomicReplayed)
+            && ahead < 0
+            && let (Some(eth), Some(at)) = (h.atomic(), self.resp.find(h.bth.psn))
+            && let Ok(value) = self.do_atomic(sh, h.meaning.operation, &eth)
+            && let Kept::Atomic { before, .. } = &mut self.resp.resources[at].kept
+        {
+            *before = value;
         }
     }
 
@@ -641,8 +655,7 @@ impl Qp {
     /// Sends the next packet of the oldest READ or atomic that has something to send.
     fn send_resource(&mut self, sh: &mut Shared, wire: &mut impl Wire, now: Instant) -> Step {
         let resp = &self.resp;
-        let Some(at) =
-            (0..resp.valid).map(|nth| resp.place(nth)).find(|at| !resp.resources[*at].is_done())
+        let Some(at) = (0..resp.valid).map(|nth| resp.place(nth)).find(|at| !resp.resources[*at].is_done())
         else {
             self.resp.pending = 0;
             return Step::Idle;

@@ -96,10 +96,8 @@ impl Lrh {
             NextHeader::Bth => 2,
             NextHeader::Grh => 3,
         };
-        let first = (self.vl as u32 & 0xF) << 28
-            | (self.sl as u32 & 0xF) << 20
-            | next << 16
-            | self.dlid.0 as u32;
+        let first =
+            (self.vl as u32 & 0xF) << 28 | (self.sl as u32 & 0xF) << 20 | next << 16 | self.dlid.0 as u32;
         [first, (self.len_dwords as u32 & 0x7FF) << 16 | self.slid.0 as u32]
     }
 }

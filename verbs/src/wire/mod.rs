@@ -81,9 +81,15 @@ impl fmt::Display for WireError {
             Self::Raw(next) => write!(f, "{next} after the LRH: no InfiniBand transport"),
             Self::GrhVersion(version) => write!(f, "IP version {version} in the GRH: only 6 is allowed"),
             Self::GrhNextHeader(next) => {
-                write!(f, "next header {next:#04x} in the GRH: {:#04x} is the transport", Grh::NEXT_HEADER_IBA)
+                write!(
+                    f,
+                    "next header {next:#04x} in the GRH: {:#04x} is the transport",
+                    Grh::NEXT_HEADER_IBA
+                )
             }
-            Self::TransportVersion(version) => write!(f, "transport version {version} in the BTH: only 0 is known"),
+            Self::TransportVersion(version) => {
+                write!(f, "transport version {version} in the BTH: only 0 is known")
+            }
             Self::Opcode(opcode) => write!(f, "opcode {:#04x} in the BTH is not known", opcode.0),
             Self::Length { lrh_dwords, have_dwords } => {
                 write!(f, "the LRH says {lrh_dwords} dwords, the packet has {have_dwords}")

@@ -3,7 +3,10 @@
 use std::fmt;
 
 use super::opcode::Meaning;
-use super::{Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Extra, Grh, Lrh, NextHeader, Operation, Reth, Service, WireError};
+use super::{
+    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Extra, Grh, Lrh, NextHeader, Operation, Reth, Service,
+    WireError,
+};
 use crate::ids::Key;
 
 /// The headers of one packet, known to be whole, of versions and an opcode that we know.
@@ -148,7 +151,10 @@ impl<'a> Headers<'a> {
 }
 
 #[inline]
-fn split<'a, const N: usize>(words: &'a [u32], header: &'static str) -> Result<(&'a [u32; N], &'a [u32]), WireError> {
+fn split<'a, const N: usize>(
+    words: &'a [u32],
+    header: &'static str,
+) -> Result<(&'a [u32; N], &'a [u32]), WireError> {
     words.split_first_chunk().ok_or(WireError::Truncated { header, have_dwords: words.len(), need_dwords: N })
 }
 
