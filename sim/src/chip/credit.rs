@@ -8,7 +8,8 @@
 //!
 //! Both counts run on for ever (modulo 2^32 here, 2^12 on the wire) and travel in a [`FlowUpdate`]. The receiver takes
 //! `sent` as what has come, so that a packet lost on the cable costs nothing for long. A cable that carries no updates
-//! leaves its sender unlimited (F-370). VL15 has no credits.
+//! leaves its sender unlimited (F-370). VL15 has no credits. `RxCreditVL` registers take effect when `CREDIT_CHANGE` of
+//! `IB_SDTEST_IF_TX` goes from 0 to 1 (F-486).
 
 use super::recv::CREDIT_BYTES;
 use super::{Chip, Host};
@@ -31,6 +32,11 @@ pub struct FlowUpdate {
 pub(super) struct Credits {
     sent: [u32; LANES],
     received: [u32; LANES],
+    /// Credits that the port grants on each lane: the registers' values at the last credit change.
+    granted: [u32; LANES],
+    /// Credits that a leaking chip has lost.
+    leaked: [u32; LANES],
+    credit_change: bool,
     /// `None` until the cable carries updates.
     limit: Option<[u32; LANES]>,
     told: FlowUpdate,
@@ -54,16 +60,18 @@ impl Credits {
 
     /// A packet came on `lane`; VL15 has no credits.
     #[inline]
-    pub(super) fn arrive(&mut self, lane: usize, needs: usize) {
+    pub(super) fn arrive(&mut self, lane: usize, needs: usize, leaks: bool) {
         if let Some(received) = self.received.get_mut(lane) {
             *received = received.wrapping_add(needs as u32);
+            self.leaked[lane] += u32::from(leaks);
         }
     }
 
     /// A link that goes down forgets both counts; whoever has heard updates waits for a new one.
     pub(super) fn restart(&mut self) {
         let limit = self.limit.map(|_| [0; LANES]);
-        *self = Self { limit, ..Self::default() };
+        let Self { granted, credit_change, .. } = *self;
+        *self = Self { limit, granted, credit_change, ..Self::default() };
     }
 }
 
@@ -93,12 +101,34 @@ impl Chip {
         FlowUpdate { sent: self.credits[port.index()].sent, limit }
     }
 
+    #[inline]
     fn limit_now(&self, port: Port, lane: usize) -> u32 {
-        let held = self.recv.port(port).held_credits() as u32;
-        let register = port::RX_CREDIT_VL.port(port).index(lane as u32).offset();
-        let most = port::RxCreditVl(self.store.get(register)).rx_max_credit_vl();
-        // Held packets may be of any lane: they count against each.
-        self.credits[port.index()].received[lane].wrapping_add(u32::from(most).saturating_sub(held))
+        let credits = &self.credits[port.index()];
+        let taken = self.recv.port(port).held_credits_of(lane) as u32 + credits.leaked[lane];
+        credits.received[lane].wrapping_add(credits.granted[lane].saturating_sub(taken))
+    }
+
+    /// `IB_SDTEST_IF_TX`: takes over the credits that software has written.
+    pub(super) fn write_sdtest_tx(&mut self, port: Port, value: u64) {
+        let change = port::IbSdtestIfTx(value).credit_change();
+        let registers = port::RX_CREDIT_VL.port(port);
+        let granted = std::array::from_fn(|lane| {
+            let register = self.store.get(registers.index(lane as u32).offset());
+            port::RxCreditVl(register).rx_max_credit_vl().into()
+        });
+        let credits = &mut self.credits[port.index()];
+        if change && !credits.credit_change {
+            credits.granted = granted;
+        }
+        credits.credit_change = change;
+    }
+
+    /// `IBCStatusA`, with a bit for each lane that runs and may send.
+    pub(super) fn ibc_status_a(&self, port: Port) -> u64 {
+        let link = &self.links[port.index()];
+        let may_send = |lane: &usize| link.is_up() && self.credits[port.index()].allow(*lane, 1);
+        let lanes = (0..usize::from(link.lanes())).filter(may_send);
+        link.status() | lanes.fold(0, |bits, lane| bits | 1 << (32 + lane))
     }
 
     /// Whether [`flow_now`](Self::flow_now) differs from what was told last. Under load the first lane settles it.
@@ -134,7 +164,8 @@ impl Chip {
 
     /// `RxCreditVL` as it reads: the maximum that was written, and what waiting packets consume, in half credits.
     pub(super) fn read_rx_credit(&self, port: Port, offset: u32) -> u64 {
-        let consumed = self.recv.port(port).held_credits() * (CREDIT_BYTES / 32);
+        let lane = (offset / 8 % 8) as usize;
+        let consumed = self.recv.port(port).held_credits_of(lane) * (CREDIT_BYTES / 32);
         let value = port::RxCreditVl(self.store.get(offset));
         value.with_rx_bufr_consumed_vl(consumed.min(0xFFF) as u16).0
     }

@@ -41,10 +41,13 @@ mod at {
         port_offsets! {
             ERR_MASK ERR_STATUS ERR_CLEAR TXE_STATUS RCV_CTRL RCV_BTHQP RCV_QP_MAP_TABLE_A RCV_QP_MAP_TABLE_F
             RCV_PARTITION_KEY RCV_QP_MULTICAST_CONTEXT SEND_CTRL IBC_STATUS_A IBC_CTRL_A IBC_CTRL_B
-            IBPCS_CONFIG IBNC_MODE_CTRL SEND_DMA_IDLE_CNT SEND_DMA_RELOAD_CNT SEND_DMA_DESC_CNT SEND_DMA_BASE
+            IB_SDTEST_IF_TX HIGH_PRIORITY_LIMIT IBPCS_CONFIG IBNC_MODE_CTRL SEND_DMA_IDLE_CNT SEND_DMA_RELOAD_CNT SEND_DMA_DESC_CNT SEND_DMA_BASE
             SEND_DMA_LEN_GEN SEND_DMA_TAIL SEND_DMA_HEAD SEND_DMA_HEAD_ADDR SEND_DMA_STATUS
             IBC_STATUS_B PS_STAT PS_START PS_INTERVAL
         }
+        /// The limit and both tables of VL arbitration; nothing else lies between them.
+        pub(in super::super) const ARBITRATION_END: u32 =
+            port::HIGH_PRIORITY.port(Port::P0).index(0).offset() + 8 * 16 - 1;
         pub(in super::super) const RX_CREDIT_VL: u32 = port::RX_CREDIT_VL.port(Port::P0).index(0).offset();
         pub(in super::super) const RX_CREDIT_VL_END: u32 = RX_CREDIT_VL + 8 * 8 - 1;
         pub(in super::super) const BUF_MASK: u32 = port::SEND_DMA_BUF_MASK.port(Port::P0).index(0).offset();
@@ -136,7 +139,7 @@ impl Chip {
         let (port, place) = port_place(offset);
         match place {
             at::p::ERR_STATUS => self.err.port_status(port),
-            at::p::IBC_STATUS_A => self.links[port.index()].status(),
+            at::p::IBC_STATUS_A => self.ibc_status_a(port),
             at::p::IBC_STATUS_B => self.read_ibc_status_b(port),
             at::p::PS_STAT => self.read_ps_stat(port, now),
             at::p::TXE_STATUS => self.txe_status(port, offset),
@@ -240,6 +243,8 @@ impl Chip {
             at::p::PS_INTERVAL => self.write_ps_interval(port, held),
             at::p::PS_START => self.write_ps_start(port, held, now),
             at::p::IBNC_MODE_CTRL => self.write_ibnc_mode(port, held, now, host),
+            at::p::IB_SDTEST_IF_TX => self.write_sdtest_tx(port, held),
+            at::p::HIGH_PRIORITY_LIMIT..=at::p::ARBITRATION_END => self.write_arbitration(port, place, held),
             at::p::IBPCS_CONFIG => self.write_pcs_config(port, held, now, host),
             _ => {}
         }

@@ -130,6 +130,11 @@ impl Link {
         self.control.num_v_lane() + 1
     }
 
+    /// Whether training has ended in LinkUp.
+    pub(super) fn is_up(&self) -> bool {
+        self.training == training::LINK_UP
+    }
+
     /// The longest packet, dwords with ICRC.
     #[inline]
     pub(super) fn max_dwords(&self) -> u16 {
@@ -216,7 +221,7 @@ impl Link {
         }
     }
 
-    /// `IBCStatusA`.
+    /// `IBCStatusA` but for the credits of the lanes.
     pub(super) fn status(&self) -> u64 {
         let up = self.training == training::LINK_UP;
         let agreed = self.agreed.filter(|_| up);
@@ -231,8 +236,7 @@ impl Link {
             .with_scramble_en(agreed.is_some_and(|agreed| agreed.scrambled))
             .with_scramble_cap_remote(remote)
             .with_tx_ready(!self.in_reset);
-        let lanes_ok = if up { (1u64 << self.lanes()) - 1 } else { 0 };
-        status.0 | lanes_ok << 32
+        status.0
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {

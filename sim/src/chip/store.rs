@@ -176,8 +176,8 @@ fn unmodelled_bits(offset: u32) -> u64 {
         o if o == device::HW_DIAG_CTRL.offset() => 1 << 63 | 1 << 12,
         o if o == device::RCV_CTRL.offset() => 0xFFFF << 48,
         o if o == p0(port::RCV_CTRL) => 1 << 42,
-        o if o == p0(port::SEND_CTRL) => 1 << 15 | 1 << 7,
-        o if o == p0(port::IB_SDTEST_IF_TX) => !(0x7 << 2),
+        o if o == p0(port::SEND_CTRL) => 1 << 7,
+        o if o == p0(port::IB_SDTEST_IF_TX) => !(0x7 << 2), // lanes and credit change
         _ => u64::MAX,
     }
 }
@@ -246,6 +246,9 @@ const MODELLED: &[u32] = &[
     p0(port::SEND_IBSLID_MASK),
     p0(port::SEND_IBSLID_ASSIGN),
     device::SEND_CTRL.offset(),
+    p0(port::HIGH_PRIORITY_LIMIT),
+    port::LOW_PRIORITY.port(Port::P0).index(0).offset(),
+    port::HIGH_PRIORITY.port(Port::P0).index(0).offset(),
     p0(port::IBC_CTRL_A),
     // Among its bits are tuning of analogue parts (F-306).
     p0(port::IBC_CTRL_B),

@@ -108,6 +108,10 @@ wrong_chips! {
     WidthNotHonoured = "width-not-honoured",
     /// A link runs at the board's highest speed, whatever speeds are enabled.
     SpeedNotHonoured = "speed-not-honoured",
+    /// The tables of VL arbitration are not looked at.
+    VlArbiterIgnored = "vl-arbiter-ignored",
+    /// Each packet received gives one credit fewer back than it took.
+    CreditsLeak = "credits-leak",
     /// The payload of an expected packet starts at the start of its page.
     TidOffsetIgnored = "tid-offset-ignored",
     /// An expected packet of any generation is in order.

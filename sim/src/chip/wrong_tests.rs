@@ -103,6 +103,10 @@ impl Story {
             self.read(port::IBC_STATUS_A.port(port).offset());
         }
         self.read(port::ERR_STATUS.port(port).offset());
+        let credits = port::RxCreditVl::default().with_rx_max_credit_vl(200);
+        self.bench.write(port::RX_CREDIT_VL.port(port).index(0).offset(), credits.0);
+        let change = port::IbSdtestIfTx::default().with_credit_change(true);
+        self.bench.write(port::IB_SDTEST_IF_TX.port(port).offset(), change.0);
         let send = port::SendCtrl::default().with_send_enable(true);
         self.bench.write(port::SEND_CTRL.port(port).offset(), send.0);
     }
@@ -223,6 +227,19 @@ impl Story {
         self.bench.burst(offset, &words[dwords]);
     }
 
+    /// Two lanes of which the table lets only the second send; what the port grants after packets have come.
+    fn lanes(&mut self) {
+        self.bench.pass(Duration::from_millis(1));
+        let granted = self.bench.chip.flow_update(P, self.bench.now).map(|update| update.limit);
+        self.told.0.extend(granted.into_iter().flatten().map(u64::from));
+        let low = port::LowPriority::default().with_virtual_lane(1).with_weight(1);
+        self.bench.write(port::LOW_PRIORITY.port(P).index(0).offset(), low.0);
+        let send = port::SendCtrl::default().with_send_enable(true).with_ibvl_arbiter_en(true);
+        self.bench.write(port::SEND_CTRL.port(P).offset(), send.0);
+        self.send(5, P, 0..9);
+        self.outgoing();
+    }
+
     fn outgoing(&mut self) {
         for port in Port::ALL {
             while let Some(packet) = self.bench.chip.take_outgoing(port) {
@@ -269,6 +286,7 @@ fn tell(wrong: WrongSet) -> Vec<u64> {
     story.expected();
     story.bench.pass(Duration::from_millis(1));
     story.sending();
+    story.lanes();
     story.send_dma();
     story.states();
     story.interrupts();

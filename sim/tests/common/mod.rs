@@ -112,6 +112,8 @@ impl Card {
             let credits = port::RxCreditVl::default().with_rx_max_credit_vl(250);
             port::RX_CREDIT_VL.port(P).index(lane).write(&self.bar, credits);
         }
+        let change = port::IbSdtestIfTx::default().with_credit_change(true);
+        port::IB_SDTEST_IF_TX.port(P).write(&self.bar, change);
         self.command(0);
     }
 

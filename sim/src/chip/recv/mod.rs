@@ -38,6 +38,7 @@ use steer::Rules;
 pub(super) const CREDIT_BYTES: usize = 64;
 /// The internal receive buffer of the chip, in credits, shared by its ports (§5.9).
 const INTERNAL_CREDITS: usize = 1024;
+const LANES: usize = 8;
 const VL15: u8 = 15;
 
 /// One port's side of receiving.
@@ -47,6 +48,8 @@ pub(super) struct PortReceiver {
     /// Packets that wait for room in a queue, oldest first.
     held: VecDeque<(Vec<u8>, Meta)>,
     held_credits: usize,
+    /// The same, each lane.
+    held_by_lane: [usize; LANES],
 }
 
 /// See the chapter's head.
@@ -73,6 +76,7 @@ impl Receiver {
             steering: Steering::new(port),
             held: VecDeque::new(),
             held_credits: 0,
+            held_by_lane: [0; LANES],
         };
         Self {
             queues: [Queue::new(); Ctxt::COUNT],
@@ -120,9 +124,21 @@ impl PortReceiver {
         self.held.len()
     }
 
-    /// Credits that waiting packets occupy.
-    pub(super) fn held_credits(&self) -> usize {
-        self.held_credits
+    /// Credits that waiting packets of `lane` occupy.
+    #[inline]
+    pub(super) fn held_credits_of(&self, lane: usize) -> usize {
+        self.held_by_lane[lane % LANES]
+    }
+
+    /// A packet has begun or ceased to wait.
+    fn count_held(&mut self, bytes: &[u8], waits: bool) {
+        let needs = credits_of(bytes.len());
+        let count = |held: &mut usize| *held = if waits { *held + needs } else { *held - needs };
+        count(&mut self.held_credits);
+        let lane = bytes.first().map_or(0, |byte| usize::from(byte >> 4));
+        if let Some(held) = self.held_by_lane.get_mut(lane) {
+            count(held);
+        }
     }
 }
 
@@ -145,7 +161,8 @@ impl Chip {
             return self.drop_frozen(port);
         }
         if let Some(lane) = bytes.first().map(|byte| usize::from(byte >> 4)) {
-            self.credits[port.index()].arrive(lane, credits_of(bytes.len()));
+            let leaks = self.config.wrong.has(WrongChip::CreditsLeak);
+            self.credits[port.index()].arrive(lane, credits_of(bytes.len()), leaks);
         }
         let Some(headers) = self.admit(port, bytes, meta, now, host) else { return };
         let queued = !self.recv.ports[port.index()].held.is_empty();
@@ -166,7 +183,7 @@ impl Chip {
         copy.clear();
         copy.extend_from_slice(bytes);
         let receiver = &mut self.recv.ports[port.index()];
-        receiver.held_credits += needs;
+        receiver.count_held(bytes, true);
         receiver.held.push_back((copy, meta));
     }
 
@@ -181,7 +198,7 @@ impl Chip {
                     self.recv.ports[port.index()].held.push_front((bytes, meta));
                     break;
                 }
-                self.recv.ports[port.index()].held_credits -= credits_of(bytes.len());
+                self.recv.ports[port.index()].count_held(&bytes, false);
                 self.pool.give(bytes);
             }
         }

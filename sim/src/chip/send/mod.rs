@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!   software fills a buffer -> complete -> checks -> queue of its lane -> credits, link, SendEnable -> wire
-//!            (buffer)                      (check)    one a lane a port    VL15 first, lanes in turn    free (avail)
+//!            (buffer)                      (check)    one a lane a port    VL15 first, then (arbiter)   free (avail)
 //! ```
 //!
-//! VL15 goes out first, without credits, once the link has reached INIT; data lanes take turns while it is ACTIVE.
+//! VL15 goes out first, without credits, once the link has reached INIT; data lanes while it is ACTIVE.
 //! A packet that the link is not up for is dropped with an error and its buffer freed (F-364).
 
+mod arbiter;
 mod avail;
 mod buffer;
 mod check;
@@ -19,6 +20,7 @@ use super::interrupt::send_done;
 use super::recv::credits_of;
 use super::wrong::WrongChip;
 use super::{Chip, Host, Meta, Packet};
+use arbiter::{Arbiter, LANES};
 use avail::Avail;
 use buffer::{Buffers, Filled, LaunchRule, locate};
 use qhca_regs::layout::Pbc;
@@ -27,7 +29,6 @@ use qhca_regs::status::{ErrBits, PortErrBits};
 use qhca_regs::{Buffer, Duration, Instant, Port};
 use std::collections::VecDeque;
 
-const LANES: usize = 8;
 const VL15: u8 = 15;
 /// One tick of a PBC's static rate count: a qword at 40 Gb/s (F-365).
 const RATE_TICK: Duration = Duration::from_nanos(2);
@@ -40,6 +41,7 @@ struct PortSender {
     /// Packets in all queues.
     queued: usize,
     next_lane: usize,
+    arbiter: Arbiter,
     /// When the line, or a packet's static rate, lets the next one start.
     free_at: Instant,
     /// Whether a packet waits for that and for nothing else.
@@ -72,6 +74,7 @@ impl Sender {
             vl15: VecDeque::new(),
             queued: 0,
             next_lane: 0,
+            arbiter: Arbiter::default(),
             free_at: Instant::ZERO,
             waits: false,
             on_line: None,
@@ -234,28 +237,55 @@ impl Chip {
         }
     }
 
-    /// Takes the next buffer that may go from the queues: VL15, then the lanes in turn, as credits allow.
+    /// Takes the next buffer that may go from the queues: VL15, then the lane whose turn it is, as credits allow.
     fn choose(&mut self, port: Port) -> Option<Buffer> {
         let sender = &mut self.send.ports[port.index()];
         if let Some(buffer) = sender.vl15.pop_front() {
             return Some(buffer);
         }
+        let arbitrates = sender.arbiter.enabled && !self.config.wrong.has(WrongChip::VlArbiterIgnored);
+        let lane = match arbitrates && self.links[port.index()].sends(false) {
+            true => self.arbitrate(port),
+            false => (0..LANES)
+                .map(|step| (self.send.ports[port.index()].next_lane + step) % LANES)
+                .find(|&lane| self.units_ready(port, lane).is_some()),
+        };
+        let Some(lane) = lane else {
+            self.counters.bump_port(counter::TX_FLOW_STALL_CNT, port, 1);
+            return None;
+        };
+        let sender = &mut self.send.ports[port.index()];
+        sender.next_lane = (lane + 1) % LANES;
+        sender.lanes[lane].pop_front()
+    }
+
+    /// The lane that the port's tables let send.
+    fn arbitrate(&mut self, port: Port) -> Option<usize> {
+        let ready = std::array::from_fn(|lane| self.units_ready(port, lane));
+        self.send.ports[port.index()].arbiter.pick(&ready)
+    }
+
+    /// The credits that the first packet of `lane` needs, if it has one and they are there.
+    #[inline]
+    fn units_ready(&self, port: Port, lane: usize) -> Option<usize> {
+        let &buffer = self.send.ports[port.index()].lanes[lane].front()?;
+        let needs = credits_of(self.send.buffers.packet(buffer).len());
         let link = &self.links[port.index()];
-        for step in 0..LANES {
-            let lane = (sender.next_lane + step) % LANES;
-            let Some(&buffer) = sender.lanes[lane].front() else { continue };
-            let needs = credits_of(self.send.buffers.packet(buffer).len());
-            // A looped port has no peer that could tell it credits, and a link that is down needs none to drop.
-            let counts = link.sends(false) && !link.is_looped();
-            if counts && !self.credits[port.index()].allow(lane, needs) {
-                continue;
-            }
-            sender.next_lane = (lane + 1) % LANES;
-            sender.lanes[lane].pop_front();
-            return Some(buffer);
+        // A looped port has no peer that could tell it credits, and a link that is down needs none to drop.
+        let counts = link.sends(false) && !link.is_looped();
+        (!counts || self.credits[port.index()].allow(lane, needs)).then_some(needs)
+    }
+
+    /// The tables of VL arbitration, by their registers' places in port 0's page.
+    pub(super) fn write_arbitration(&mut self, port: Port, place: u32, value: u64) {
+        const LOW: u32 = port::LOW_PRIORITY.port(Port::P0).index(0).offset();
+        const HIGH: u32 = port::HIGH_PRIORITY.port(Port::P0).index(0).offset();
+        let arbiter = &mut self.send.ports[port.index()].arbiter;
+        match place {
+            HIGH.. => arbiter.set_high(((place - HIGH) / 8) as usize, port::HighPriority(value)),
+            LOW.. => arbiter.set_low(((place - LOW) / 8) as usize, port::LowPriority(value)),
+            _ => arbiter.set_limit(port::HighPriorityLimit(value)),
         }
-        self.counters.bump_port(counter::TX_FLOW_STALL_CNT, port, 1);
-        None
     }
 
     fn transmit(&mut self, port: Port, buffer: Buffer, pbc: Pbc, now: Instant, host: &mut impl Host) {
@@ -384,7 +414,9 @@ impl Chip {
             self.cancel_queued(port, now, host);
         }
         self.control_engine(port, control, now, host);
-        self.send.ports[port.index()].enabled = control.send_enable();
+        let sender = &mut self.send.ports[port.index()];
+        sender.enabled = control.send_enable();
+        sender.arbiter.enabled = control.ibvl_arbiter_en();
         self.pump(port, now, host);
     }
 

@@ -324,6 +324,68 @@ fn data_waits_for_credits_and_vl15_does_not() {
     assert!(bench.chip.take_outgoing(P).is_some());
 }
 
+/// Grants `credits` on lane `lane`, with or without telling the chip of the change.
+fn grant(bench: &mut Bench, lane: u32, credits: u16, change: bool) {
+    let register = port::RX_CREDIT_VL.port(P).index(lane).offset();
+    bench.write(register, port::RxCreditVl::default().with_rx_max_credit_vl(credits).0);
+    for raised in [change, false] {
+        let test = port::IbSdtestIfTx::default().with_credit_change(raised);
+        bench.write(port::IB_SDTEST_IF_TX.port(P).offset(), test.0);
+    }
+}
+
+fn granted(bench: &mut Bench) -> [u32; 8] {
+    bench.pass(Duration::from_millis(1));
+    bench.chip.flow_update(P, bench.now).map_or([0; 8], |update| update.limit)
+}
+
+#[test]
+fn credits_are_granted_when_the_change_is_announced() {
+    let mut bench = ready();
+    grant(&mut bench, 0, 100, false);
+    assert_eq!(granted(&mut bench)[0], 0);
+    grant(&mut bench, 0, 100, true);
+    grant(&mut bench, 3, 7, true);
+    assert_eq!(granted(&mut bench), [100, 0, 0, 7, 0, 0, 0, 0]);
+}
+
+#[test]
+fn credit_bits_show_the_lanes_that_may_send() {
+    let mut bench = ready();
+    let bits = |bench: &mut Bench| bench.read(port::IBC_STATUS_A.port(P).offset()) >> 32 & 0xFF;
+    assert_eq!(bits(&mut bench), 0b11, "two lanes, and no word from the peer yet");
+    let mut limit = [0; 8];
+    limit[1] = 5;
+    bench.chip.take_flow_update(
+        P,
+        super::super::FlowUpdate { sent: [0; 8], limit },
+        bench.now,
+        &mut bench.host,
+    );
+    assert_eq!(bits(&mut bench), 0b10);
+}
+
+/// Packets of two lanes wait for credits; the tables decide in which order they go.
+#[test]
+fn tables_decide_whose_packets_leave_first() {
+    let order = |enabled: bool| {
+        let mut bench = ready();
+        let tables =
+            [(port::LOW_PRIORITY.port(P).index(0).offset(), port::LowPriority::default().with_weight(9).0)];
+        let high = port::HighPriority::default().with_virtual_lane(1).with_weight(255).0;
+        bench.write(port::HIGH_PRIORITY.port(P).index(0).offset(), high);
+        tables.into_iter().for_each(|(offset, value)| bench.write(offset, value));
+        bench.write(port::HIGH_PRIORITY_LIMIT.port(P).offset(), 255);
+        let control = port::SendCtrl::default().with_ibvl_arbiter_en(enabled);
+        bench.write(port::SEND_CTRL.port(P).offset(), control.0);
+        (0..6).for_each(|n| send(&mut bench, n, &image(40, (n % 2) as u8)));
+        bench.write(port::SEND_CTRL.port(P).offset(), control.with_send_enable(true).0);
+        std::iter::from_fn(|| bench.chip.take_outgoing(P).map(|packet| packet.vl)).collect::<Vec<_>>()
+    };
+    assert_eq!(order(true), [1, 1, 1, 0, 0, 0]);
+    assert_eq!(order(false), [0, 1, 0, 1, 0, 1]);
+}
+
 #[test]
 fn looped_port_receives_what_it_sends() {
     let mut bench = Bench::new();
