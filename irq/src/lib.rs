@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arrival;
+pub mod decisions;
 pub mod dispatch;
 pub mod moderation;
 pub mod plan;

@@ -8,5 +8,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod dim;
 pub mod params;
 pub mod storm;

@@ -5,10 +5,19 @@
 //! drain found and answers with the next setting; it touches no register, and whoever re-arms writes what changed.
 //!
 //! [`HalveDouble`] is what the stock driver does, [`Fixed`] and [`Fixed::OFF`] are the two ends to compare it with.
+//!
+//! Completion queues are announced too, and [`cq`] has the rule and the policies for them: [`cq::Unmoved`] (`off`),
+//! [`RdmaDim`] (`rdma-dim` and `rdma-dim-twice`, as published) and [`GuardedDim`] (`guarded-dim`, ours).
 
+pub mod cq;
+pub mod guarded_dim;
 pub mod halve_double;
+pub mod rdma_dim;
 
+pub use cq::CqModeration;
+pub use guarded_dim::GuardedDim;
 pub use halve_double::HalveDouble;
+pub use rdma_dim::{Defects, RdmaDim, Sampling};
 
 use qhca_regs::Instant;
 
