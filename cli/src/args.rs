@@ -70,6 +70,8 @@ pub(crate) enum Command {
     Selftest(cmd::selftest::Args),
     /// Show what each error policy does to a receiver whose buffers overflow, in virtual time
     Storm(cmd::storm::Args),
+    /// Run the laboratory's experiments: published mechanisms and ours, in virtual time
+    Lab(cmd::lab::Args),
     /// Print a completion script for a shell
     Completions(cmd::completions::Args),
 }

@@ -8,6 +8,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cq_pool;
 pub mod dim;
 pub mod params;
+pub mod policies;
+pub mod predict;
+pub mod rnr;
+pub mod rows;
+pub mod spread;
 pub mod storm;

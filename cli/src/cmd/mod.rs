@@ -9,6 +9,7 @@ pub(crate) mod counters;
 pub(crate) mod decode;
 mod ibstat;
 pub(crate) mod info;
+pub(crate) mod lab;
 pub(crate) mod options;
 pub(crate) mod port;
 pub(crate) mod regs;
@@ -28,6 +29,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
         Command::Regs(args) => regs::run(args, ui),
         Command::Sim(args) => sim::run(args, ui),
         Command::Selftest(args) => selftest::run(args, ui),
+        Command::Lab(args) => lab::run(args, ui),
         Command::Storm(args) => storm::run(args, ui),
         Command::Completions(args) => completions::run(args, ui),
     }

@@ -154,7 +154,8 @@ impl Figures {
 
     /// True if the operations take significantly longer than in `base`, beyond the spacing itself.
     fn is_later_than(&self, base: &Self, spacing: Duration) -> bool {
-        let allowed = base.latency.as_nanos() / 100 * (100 + significant_percent(self.events.min(base.events)));
+        let allowed =
+            base.latency.as_nanos() / 100 * (100 + significant_percent(self.events.min(base.events)));
         self.latency.as_nanos() > allowed + spacing.as_nanos()
     }
 }
@@ -229,8 +230,8 @@ impl GuardedDim {
 
     /// Spaced on trial: did it save what it must, at no cost?
     fn judge(&mut self, figures: &Figures, now: Instant) -> Option<(Reason, FireRule)> {
-        let harms =
-            figures.is_slower_than(&self.base) || figures.is_later_than(&self.base, self.rule.period.doubled());
+        let harms = figures.is_slower_than(&self.base)
+            || figures.is_later_than(&self.base, self.rule.period.doubled());
         let saves = figures.saves_against(&self.base);
         self.votes.cast(saves && !harms);
         self.against.cast(!saves || harms);

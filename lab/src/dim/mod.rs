@@ -21,7 +21,7 @@ mod stage;
 mod world;
 
 pub use self::figures::Figures;
-pub use self::row::{Row, RowError};
+pub use self::row::Row;
 pub use self::run::{Ablation, Cell, Measured};
 
 use crate::params::Parameters;

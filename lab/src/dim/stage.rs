@@ -72,7 +72,13 @@ impl Stage {
     }
 
     /// Puts a message in its queue pair's queue; returns when the stage is to be asked for [`Stage::left`], if it was idle.
-    pub(super) fn post(&mut self, message: Message, bytes: u32, figures: &Figures, now: Instant) -> Option<Instant> {
+    pub(super) fn post(
+        &mut self,
+        message: Message,
+        bytes: u32,
+        figures: &Figures,
+        now: Instant,
+    ) -> Option<Instant> {
         let line = if self.in_one_line { 0 } else { usize::from(message.qp) };
         let queue = &mut self.queues[line];
         queue.push_back(Job { message, left_bytes: bytes });

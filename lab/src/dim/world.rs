@@ -59,7 +59,8 @@ impl World {
     pub(super) fn new(row: Row, figures: Figures, make: Factory, ablation: Ablation, seed: Seed) -> Self {
         let engine = Engine::new(seed);
         let mut world = Self {
-            hosts: ["stage 0", "stage 1"].map(|name| Self::host(&row, &figures, ablation, engine.source(name))),
+            hosts: ["stage 0", "stage 1"]
+                .map(|name| Self::host(&row, &figures, ablation, engine.source(name))),
             policies: [Vec::new(), Vec::new()],
             counts: Counts::default(),
             wire: [engine.source("wire 0"), engine.source("wire 1")],
@@ -263,7 +264,8 @@ impl World {
         self.tell(host, cq, second, Pass::AfterRearm, end);
         self.counts.empty_events += u64::from(first + second == 0);
         self.counts.completions += u64::from(first + second);
-        self.engine.record("drain", [u64::from(host) << 32 | cq as u64, u64::from(first) << 32 | u64::from(second)]);
+        self.engine
+            .record("drain", [u64::from(host) << 32 | cq as u64, u64::from(first) << 32 | u64::from(second)]);
         self.set_timer(host, cq);
         let core = &mut self.hosts[place].cores[usize::from(number)];
         core.free_at = end;
