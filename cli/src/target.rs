@@ -15,6 +15,7 @@ use qhca_driver::gpio::Gpio;
 use qhca_driver::identity::Identity;
 use qhca_driver::link::LinkStatus;
 use qhca_driver::options::Options;
+use qhca_driver::vfio_user::VfioUserError;
 use qhca_hwtests::{ByControl, Check, InWorld};
 use qhca_regs::map::device::REVISION;
 use qhca_regs::map::port::{IBC_CTRL_B, IBC_STATUS_A};
@@ -246,7 +247,11 @@ fn not_opened(name: &str, error: &OpenError) -> Failure {
         }
         _ => VALID,
     };
-    Failure::new(Status::Missing, format!("-d {name}: {}", told(error))).remedy(remedy)
+    let status = match error {
+        OpenError::VfioUser { source: VfioUserError::NoAnswer, .. } => Status::Device,
+        _ => Status::Missing,
+    };
+    Failure::new(status, format!("-d {name}: {}", told(error))).remedy(remedy)
 }
 
 /// The error without the device's name, which the caller has said.

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -76,4 +77,31 @@ pub(crate) fn golden(name: &str, args: &[&str]) {
         "qhca {args:?} no longer prints what {} holds (QHCA_BLESS=1 accepts the new text)\n--- kept\n{kept}--- now\n{now}",
         path.display()
     );
+}
+
+/// Says where `value` does not have the shape of `promise`: a member is missing, or a type differs.
+pub(crate) fn differs(promise: &Value, value: &Value, at: &str) -> Option<String> {
+    match (promise, value) {
+        (Value::Object(promise), Value::Object(value)) => promise.iter().find_map(|(name, promise)| {
+            let at = format!("{at}.{name}");
+            match value.get(name) {
+                Some(value) => differs(promise, value, &at),
+                None => Some(format!("{at} is missing")),
+            }
+        }),
+        (Value::Array(promise), Value::Array(values)) => {
+            let first = promise.first()?;
+            if values.is_empty() {
+                return Some(format!("{at} is empty: run a command that shows an element"));
+            }
+            values.iter().enumerate().find_map(|(n, value)| differs(first, value, &format!("{at}[{n}]")))
+        }
+        (Value::String(words), Value::String(word)) if words.contains('|') && !words.contains(' ') => {
+            (!words.split('|').any(|w| w == word)).then(|| format!("{at} is {word:?}, none of {words}"))
+        }
+        (Value::Null, Value::Null | Value::String(_) | Value::Number(_)) => None,
+        (Value::String(_), Value::String(_)) | (Value::Number(_), Value::Number(_)) => None,
+        (Value::Bool(_), Value::Bool(_)) => None,
+        _ => Some(format!("{at} is {value}, promised is a value like {promise}")),
+    }
 }

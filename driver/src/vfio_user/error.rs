@@ -65,6 +65,8 @@ pub enum VfioUserError {
         /// The error number it gave.
         errno: u32,
     },
+    /// The card does not answer on its bus: it was pulled, or resets.
+    NoAnswer,
     /// What is served is not the chip that this driver is for.
     NotThisDevice {
         /// What was looked at.
@@ -79,7 +81,7 @@ pub enum VfioUserError {
 impl VfioUserError {
     /// Whether the connection is of no more use after this.
     pub(super) fn ends_connection(&self) -> bool {
-        !matches!(self, Self::Refused { .. } | Self::NotThisDevice { .. })
+        !matches!(self, Self::Refused { .. } | Self::NoAnswer | Self::NotThisDevice { .. })
     }
 }
 
@@ -111,6 +113,7 @@ impl fmt::Display for VfioUserError {
             Self::Refused { command, errno } => {
                 write!(f, "{command} was refused: {}", io::Error::from_raw_os_error(*errno as i32))
             }
+            Self::NoAnswer => f.write_str("the card does not answer: its PCI id reads as all ones"),
             Self::NotThisDevice { what, seen, expected } => {
                 write!(f, "what is served is no QLogic 7322: {what} is {seen:#x}, expected {expected:#x}")
             }
@@ -136,6 +139,7 @@ impl From<VfioUserError> for io::Error {
             VfioUserError::Late { .. } => io::ErrorKind::TimedOut,
             VfioUserError::Message { .. } | VfioUserError::Stray { .. } => io::ErrorKind::InvalidData,
             VfioUserError::Refused { errno, .. } => io::Error::from_raw_os_error(*errno as i32).kind(),
+            VfioUserError::NoAnswer => io::ErrorKind::NotConnected,
             VfioUserError::NotThisDevice { .. } => io::ErrorKind::Unsupported,
         };
         Self::new(kind, error)

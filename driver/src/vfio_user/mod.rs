@@ -48,6 +48,8 @@ use connection::Connection;
 
 /// Vendor and device id of the chip, as one dword of its configuration space (F-002).
 const PCI_ID: u64 = 0x7322_1077;
+/// What any dword of the configuration space reads as when the card does not answer.
+const NO_ANSWER: u64 = 0xFFFF_FFFF;
 /// Offset of the command register in the configuration space.
 const COMMAND: u64 = 0x04;
 /// Command register: answer to memory accesses, and reach memory.
@@ -91,7 +93,10 @@ impl VfioUserDevice {
         };
         let info = self.connection.ask(&Request::DeviceInfo, &[], DeviceInfo::parse)?;
         expect("ability to be reset", u64::from(info.can_reset), 1)?;
-        expect("PCI id", self.read_config(0, 4)?, PCI_ID)?;
+        match self.read_config(0, 4)? {
+            NO_ANSWER => return Err(VfioUserError::NoAnswer),
+            id => expect("PCI id", id, PCI_ID)?,
+        }
         let window = Request::RegionInfo { index: region::BAR0, argsz: 32 };
         let (window, _) = self.connection.ask(&window, &[], RegionInfo::parse)?;
         expect("length of BAR 0", window.len_bytes, u64::from(BAR_LEN_BYTES))?;

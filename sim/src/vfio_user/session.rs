@@ -33,6 +33,8 @@ pub(super) struct Session {
     negotiated: bool,
     /// Messages served since somebody asked.
     served: u64,
+    /// Resets of the chip that its configuration space has followed.
+    resets: u64,
 }
 
 /// What a request is carried out on.
@@ -58,7 +60,8 @@ impl Session {
         host.attach(Rc::clone(&link));
         let config = ConfigSpace::new(options.config, host.vectors() as u16);
         stage.world.reset(node, stage.now);
-        Ok(Self { link, node, config, options, negotiated: false, served: 0 })
+        let resets = stage.world.chip(node).resets();
+        Ok(Self { link, node, config, options, negotiated: false, served: 0, resets })
     }
 
     /// The descriptor to wait for.
@@ -121,7 +124,22 @@ impl Session {
         Ok(self.link.borrow_mut().send(&message)?)
     }
 
+    /// A chip that was reset has forgotten what its configuration space held (F-425).
+    fn follow_resets(&mut self, stage: &mut Stage<'_>) {
+        let resets = stage.world.chip(self.node).resets();
+        if resets != std::mem::replace(&mut self.resets, resets) {
+            self.config.reset();
+            stage.world.host_mut(self.node).set_bus_master(self.config.bus_master());
+        }
+    }
+
+    /// Whether the function answers on the bus.
+    fn answers(&self, stage: &Stage<'_>) -> bool {
+        stage.world.chip(self.node).answers(stage.now)
+    }
+
     fn handle(&mut self, message: Message, stage: &mut Stage<'_>) -> Result<(), Ended> {
+        self.follow_resets(stage);
         let Message { header, payload, fds } = message;
         if header.kind == Kind::Reply {
             // An answer that came after its deadline; whoever asked has given up.
@@ -273,7 +291,10 @@ impl Session {
         check(at)?;
         let mut data = vec![0; at.len_bytes as usize];
         if at.region == region::CONFIG {
-            self.config.read(at.offset as usize, &mut data);
+            match self.answers(stage) {
+                true => self.config.read(at.offset as usize, &mut data),
+                false => data.fill(0xFF),
+            }
             return Ok(data);
         }
         let mut offset = at.offset as u32;
@@ -312,9 +333,13 @@ impl Session {
     /// Carries out a write that has been checked.
     fn carry_out(&mut self, at: RegionAccess, data: &[u8], stage: &mut Stage<'_>) {
         if at.region == region::CONFIG {
+            if !self.answers(stage) {
+                return;
+            }
             let effect = self.config.write(at.offset as usize, data);
             if effect == Effect::FunctionReset {
                 stage.world.reset(self.node, stage.now);
+                self.resets = stage.world.chip(self.node).resets();
             }
             stage.world.host_mut(self.node).set_bus_master(self.config.bus_master());
             return;
@@ -340,6 +365,7 @@ impl Session {
         let host = stage.world.host_mut(self.node);
         host.set_bus_master(false);
         stage.world.reset(self.node, stage.now);
+        self.resets = stage.world.chip(self.node).resets();
         log::info!("device reset by the client ({})", self.options.name);
     }
 }
