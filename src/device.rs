@@ -392,3 +392,17 @@ impl Transmitter {
         each!(self, transmitter => *transmitter.sender().counts())
     }
 }
+
+impl qhca_verbs::Arrivals for Receiver {
+    #[inline]
+    fn drain(&mut self, budget: usize, sink: impl FnMut(Arrival<'_>)) -> Drained {
+        self.poll(budget, sink)
+    }
+}
+
+impl qhca_verbs::Departures for Transmitter {
+    #[inline]
+    fn submit(&mut self, frame: &Frame<'_>) -> Result<(), SubmitError> {
+        Transmitter::submit(self, frame).map(|_buffer| ())
+    }
+}

@@ -22,7 +22,8 @@
 //!
 //! Packets are received by a [`Receiver`] and sent by a [`Transmitter`]; each moves to a thread of the application and
 //! keeps the device alive. There are no globals, no signal handler, no logger and no panic hook; two devices in one
-//! process are fine. What is not here: queue pairs and verbs, a subnet manager, IB CM and rdma_cm.
+//! process are fine. Queue pairs are in [`verbs`], and are bound to
+//! a receiver and a transmitter. What is not here: a subnet manager, IB CM and rdma_cm.
 //!
 //! A simulated chip proves the driver against our reading of the chip. What runs here passes in simulation, which is
 //! not the same as working on a card.
@@ -44,6 +45,7 @@ pub use qhca_errdecode as errdecode;
 pub use qhca_irq as irq;
 pub use qhca_regs as regs;
 pub use qhca_sim as sim;
+pub use qhca_verbs as verbs;
 
 pub use qhca_driver::dma::{DmaRegion, DmaSlice};
 pub use qhca_driver::event::Event;

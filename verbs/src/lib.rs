@@ -16,10 +16,12 @@
 //! | a change of state refused | `qp/attr.rs` |
 //! | a key checked | `mem/table.rs` |
 //! | a completion put in its queue | `cq.rs` |
+//! | packets exchanged with the chip | `bind.rs` |
 //! | loss, delay and a checker for it all | [`harness`] |
 
 #![forbid(unsafe_code)]
 
+mod bind;
 mod counters;
 pub mod cq;
 mod engine;
@@ -27,6 +29,7 @@ mod event;
 pub mod harness;
 mod ids;
 pub mod mem;
+pub mod mgmt;
 mod out;
 pub mod policy;
 mod psn;
@@ -40,6 +43,7 @@ mod wc;
 pub mod wire;
 mod wr;
 
+pub use bind::{Arrivals, Bound, BoundCounts, Departures, TURN_PACKETS, Turned};
 pub use counters::{Counters, Drop as DropReason};
 pub use cq::{Arm, Cq, CqError};
 pub use engine::{Engine, QUEUE_DEPTH_MAX, QpError};

@@ -18,6 +18,7 @@ pub mod bth;
 pub mod ext;
 pub mod grh;
 pub mod lrh;
+pub mod mad;
 pub mod opcode;
 pub mod view;
 

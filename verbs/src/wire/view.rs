@@ -67,6 +67,12 @@ impl<'a> Headers<'a> {
         }
         // Below 2048 dwords by the LRH, which was compared.
         let payload_bytes = (padded_bytes - usize::from(bth.pad)) as u16;
+        // A planted fault, for the proof that the fuzzer reaches this far: the pad of one kind of packet is forgotten.
+        #[cfg(canary)]
+        let payload_bytes = match meaning.extra {
+            Extra::Immediate if meaning.service == Service::Uc => payload_bytes + u16::from(bth.pad),
+            _ => payload_bytes,
+        };
         Ok(Self { lrh, bth, meaning, grh_words, ext, rest, payload_bytes })
     }
 
