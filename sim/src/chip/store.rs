@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn write_without_modelled_effect_is_counted_by_register() {
         let mut store = Store::new(Board::Qle7342);
-        let limit = port::HIGH_PRIORITY_LIMIT.port(Port::P1).offset();
+        let limit = map::extra::RCV_BUF_A_0.offset();
         store.write(limit, 7);
         store.write(limit, 8);
         store.write(device::SCRATCH.offset(), 1);
