@@ -56,6 +56,11 @@ impl Lab {
         Ok(folder)
     }
 
+    /// The `qhca` command.
+    pub(crate) fn qhca(&self) -> &Path {
+        &self.qhca
+    }
+
     /// Starts a server with `cards` cards.
     pub(crate) fn serve(&self, cards: usize, arguments: &[&str], logs: &Path) -> Result<Server, Stop> {
         Server::start(&self.qhca, cards, arguments, &self.sockets, logs)
@@ -71,6 +76,37 @@ impl Lab {
             self.report.note(kernel_note(&kernel));
         }
         Ok((kernel, path))
+    }
+
+    /// Leaves a link to a kernel's image beside its first file system.
+    pub(crate) fn link_kernel(&self, series: Series) -> Result<PathBuf, Stop> {
+        let path = self.logs.join(format!("vmlinuz-{}", series.name()));
+        let image = self.parts.kernel(series)?.image;
+        // One that an earlier run left may lead elsewhere.
+        let _ = std::fs::remove_file(&path);
+        std::os::unix::fs::symlink(&image, &path).map_err(|error| Stop::file(&path, &error))?;
+        Ok(path)
+    }
+
+    /// Leaves a script that calls the fetched QEMU.
+    pub(crate) fn link_qemu(&self) -> Result<PathBuf, Stop> {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.logs.join("qemu");
+        let qemu = self.parts.qemu();
+        let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy().replace('\'', r"'\''"));
+        let mut script = String::from("#!/bin/sh\n");
+        for (key, value) in qemu.get_envs() {
+            if let Some(value) = value {
+                script.push_str(&format!("export {}={}\n", key.to_string_lossy(), quoted(value)));
+            }
+        }
+        let words: Vec<String> =
+            [qemu.get_program()].into_iter().chain(qemu.get_args()).map(quoted).collect();
+        script.push_str(&format!("exec {} \"$@\"\n", words.join(" ")));
+        write(&path, script.as_bytes())?;
+        let runnable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&path, runnable).map_err(|error| Stop::file(&path, &error))?;
+        Ok(path)
     }
 
     /// Starts a guest; it boots meanwhile.
@@ -105,6 +141,11 @@ fn kernel_note(kernel: &Kernel) -> String {
     format!("kernel: {}", kernel.release)
 }
 
+/// The root of the tree that this program was built from.
+pub(crate) fn tree() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
 /// The folder into which cargo built this program: `target/release/guest` lies two below.
 fn target() -> PathBuf {
     let own = std::env::current_exe().unwrap_or_default();
@@ -122,7 +163,7 @@ fn built_qhca() -> Result<PathBuf, Stop> {
         if release {
             command.arg("--release");
         }
-        command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+        command.current_dir(tree());
         crate::process::must(&mut command, BUILD_LIMIT, remedy)?;
     }
     let qhca = own.with_file_name("qhca");

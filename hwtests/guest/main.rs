@@ -21,6 +21,7 @@ mod process;
 mod report;
 mod scenarios;
 mod server;
+mod trace;
 
 use lab::Lab;
 use report::Report;

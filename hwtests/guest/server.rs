@@ -2,6 +2,8 @@
 
 use crate::fail::Stop;
 use crate::process::Process;
+use qhca_sim::control::{Client, Order};
+use serde_json::Value;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,6 +19,7 @@ const REMEDY: &str = "cargo build --release -p qhca-cli";
 pub(crate) struct Server {
     process: Process,
     sockets: Vec<PathBuf>,
+    control: PathBuf,
     log: PathBuf,
 }
 
@@ -26,10 +29,10 @@ impl Server {
         qhca: &Path,
         cards: usize,
         arguments: &[&str],
-        sockets: &Path,
+        sockets_folder: &Path,
         logs: &Path,
     ) -> Result<Self, Stop> {
-        let names = ('a'..='z').take(cards).map(|name| sockets.join(name.to_string()));
+        let names = ('a'..='z').take(cards).map(|name| sockets_folder.join(name.to_string()));
         let mut server = Command::new("nice");
         server.args(["-n", "-5"]).arg(qhca).args(["-v", "sim", "serve"]).args(arguments);
         let sockets: Vec<PathBuf> = names.collect();
@@ -38,11 +41,15 @@ impl Server {
             let _ = std::fs::remove_file(socket);
             server.arg("--socket").arg(socket);
         }
+        let control = sockets_folder.join("control");
+        // As above.
+        let _ = std::fs::remove_file(&control);
+        server.arg("--control").arg(&control);
         let log = logs.join("server.log");
         let file = File::create(&log).map_err(|error| Stop::file(&log, &error))?;
         server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         let process = Process::start(&mut server, REMEDY)?;
-        let mut server = Self { process, sockets, log };
+        let mut server = Self { process, sockets, control, log };
         server.opened()?;
         Ok(server)
     }
@@ -52,12 +59,31 @@ impl Server {
         self.sockets[card].clone()
     }
 
+    /// Gives an order, in the words of `qhca sim ctl`, and returns what there is to say about it.
+    pub(crate) fn order(&mut self, words: &str) -> Result<Value, Stop> {
+        let failed = |why: String| Stop::Lost(format!("order `{words}`: {why}"));
+        let order: Order = words.parse().map_err(|error| failed(format!("{error}")))?;
+        let mut client = Client::connect(&self.control).map_err(|error| failed(error.to_string()))?;
+        client.ask(&order).map_err(|error| failed(error.to_string()))
+    }
+
+    /// A register of card a, as software would read it.
+    pub(crate) fn register(&mut self, name: &str) -> Result<u64, Stop> {
+        let value = self.order(&format!("read a {name}"))?["value"].take();
+        let digits = value.as_str().and_then(|text| text.strip_prefix("0x"));
+        digits
+            .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+            .ok_or_else(|| Stop::Lost(format!("{name} reads {value}")))
+    }
+
     /// Processor time that the server has used, ns.
     pub(crate) fn cpu_ns(&mut self) -> Result<u64, Stop> {
-        let path = format!("/proc/{}/schedstat", self.process.child().id());
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
-        let first = text.split_whitespace().next().and_then(|word| word.parse().ok());
-        first.ok_or_else(|| Stop::Lost(format!("{path} says {text:?}")))
+        let stats = self.order("stats")?;
+        let part = |name: &str| stats[name].as_u64();
+        part("cpu_user_ns")
+            .zip(part("cpu_system_ns"))
+            .map(|(user, system)| user + system)
+            .ok_or_else(|| Stop::Lost(format!("the server's statistics are {stats}")))
     }
 
     /// Whether the server still runs; if not, what it said last.
@@ -74,7 +100,7 @@ impl Server {
 
     fn opened(&mut self) -> Result<(), Stop> {
         let deadline = Instant::now() + OPEN_LIMIT;
-        while !self.sockets.iter().all(|socket| socket.exists()) {
+        while !self.sockets.iter().chain([&self.control]).all(|socket| socket.exists()) {
             self.alive()?;
             if Instant::now() > deadline {
                 return Err(Stop::Lost("the server did not open its sockets".to_owned()));

@@ -1,8 +1,9 @@
 //! `qhca sim serve`: simulated HCAs behind vfio-user sockets, for QEMU and for `-d vfio-user:`.
 //!
-//! What is done to them while they run is in [`ctl`].
+//! What is done to them while they run is in [`ctl`], how QEMU is to be called for them in [`qemu`].
 
 mod ctl;
+mod qemu;
 
 use crate::fail::{Failure, Status};
 use crate::ui::Ui;
@@ -33,6 +34,8 @@ enum Command {
     Serve(ServeArgs),
     /// Give orders to a server: cables, modules, errors, removal, state
     Ctl(ctl::Args),
+    /// Print the command lines of QEMU guests that use simulated HCAs
+    Qemu(qemu::QemuArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -86,6 +89,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
     match &args.command {
         Command::Serve(args) => serve(args, ui),
         Command::Ctl(args) => ctl::run(args, ui),
+        Command::Qemu(args) => qemu::run(args, ui),
     }
 }
 

@@ -1,6 +1,6 @@
 //! One guest whose card has its two ports on one cable.
 
-use super::{fabric, probe, steps, traffic};
+use super::{cables, fabric, probe, steps, traffic};
 use crate::fail::{Stop, Verdict, ensure_eq};
 use crate::fetch::Series;
 use crate::lab::{Lab, Wanted};
@@ -9,6 +9,8 @@ use crate::server::Server;
 
 /// A check by its name.
 type Check = (&'static str, fn(&mut Guest) -> Verdict);
+/// What is done to the card while the guest uses it.
+type Hands = fn(&mut Guest, &mut Server) -> Verdict;
 
 const PROBE: &[Check] = &[
     ("driver-loads", probe::loads),
@@ -43,9 +45,15 @@ pub(super) fn run(lab: &mut Lab, series: Series) -> Result<(), Stop> {
     let mut server = lab.serve(1, &["--cable", "loop"], &logs)?;
     let mut guest = lab.start("guest", Wanted { series, card: 0, iommu: false }, &server, &logs)?;
     guest.booted()?;
-    for checks in [PROBE, TRAFFIC, RELOADS] {
-        run_all(lab, &mut guest, &mut server, checks)?;
+    run_all(lab, &mut guest, &mut server, PROBE)?;
+    run_all(lab, &mut guest, &mut server, TRAFFIC)?;
+    let hands: [(&str, Hands); 2] =
+        [("cable-out-and-in", cables::cable_out_and_in), ("module-out-and-in", cables::module_out_and_in)];
+    for (name, check) in hands {
+        let verdict = check(&mut guest, &mut server);
+        lab.report.check(name, verdict)?;
     }
+    run_all(lab, &mut guest, &mut server, RELOADS)?;
     guest.off()
 }
 

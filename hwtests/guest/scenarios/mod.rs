@@ -1,7 +1,11 @@
 //! What is done to guests, scenario by scenario. A boot costs 10 to 20 s, so one boot serves many checks.
 
 mod alone;
+mod cables;
+mod compare;
+mod errors;
 mod fabric;
+mod page;
 mod pair;
 mod probe;
 mod steps;
@@ -45,21 +49,34 @@ pub(crate) const ALL: &[Scenario] = &[
         about: "two guests on one cable: IP over InfiniBand, verbs traffic, processor time of the server",
         run: pair::run,
     },
+    Scenario {
+        name: "errors",
+        about: "every error bit raised, and what the stock driver does about it",
+        run: errors::run,
+    },
+    Scenario {
+        name: "trace",
+        about: "what our bring-up leaves in registers, beside what the stock driver's leaves",
+        run: compare::run,
+    },
+    Scenario { name: "page", about: "every command of docs/virtual-hca.md, word for word", run: page::run },
 ];
 
-/// Fetches and builds everything, as a check of its own.
+/// Fetches and builds everything, and leaves links to it under names that do not change.
 pub(crate) fn fetch(lab: &mut Lab) {
     lab.report.begin("fetch");
-    let mut images = || -> Verdict {
-        let mut paths = Vec::new();
-        for series in Series::ALL {
-            let (kernel, initrd) = lab.image(series)?;
-            paths.push(format!("{} with {}", kernel.image.display(), initrd.display()));
-        }
-        Ok(paths.join(", "))
-    };
-    let verdict = images();
+    let verdict = images(lab);
     if let Err(stop) = lab.report.check("images", verdict) {
         lab.report.ended(stop);
     }
+}
+
+fn images(lab: &mut Lab) -> Verdict {
+    let mut made = vec![lab.link_qemu()?];
+    for series in Series::ALL {
+        made.push(lab.link_kernel(series)?);
+        made.push(lab.image(series)?.1);
+    }
+    let made: Vec<String> = made.iter().map(|path| path.display().to_string()).collect();
+    Ok(made.join(", "))
 }
