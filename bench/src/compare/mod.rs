@@ -6,6 +6,7 @@ mod copy;
 mod crc;
 mod decode;
 mod handover;
+mod socket;
 mod turns;
 mod wake;
 
@@ -82,10 +83,11 @@ impl fmt::Display for Section {
 pub type Compare = (&'static str, fn(usize) -> Vec<Section>);
 
 /// All comparisons.
-pub const ALL: [Compare; 5] = [
+pub const ALL: [Compare; 6] = [
     ("decode", decode::sections),
     ("copy", copy::sections),
     ("crc", crc::sections),
     ("wake", wake::sections),
     ("handover", handover::sections),
+    ("socket", socket::sections),
 ];

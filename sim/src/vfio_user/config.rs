@@ -12,7 +12,7 @@
 //! the capabilities and the subsystem's ids are not known from any card (F-590, guess).
 
 /// Bytes of the space: PCI Express.
-pub(super) const LEN_BYTES: usize = 4096;
+const LEN_BYTES: usize = 4096;
 
 const COMMAND: usize = 0x04;
 const STATUS: usize = 0x06;
@@ -36,7 +36,7 @@ pub struct ConfigOptions {
 
 /// What a write asks for beyond being stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
+pub enum Effect {
     /// Nothing.
     None,
     /// The function is to be reset; the memory that the client offered stays.
@@ -44,7 +44,7 @@ pub(super) enum Effect {
 }
 
 /// The space: bytes, and which bits of them can be written or cleared.
-pub(super) struct ConfigSpace {
+pub struct ConfigSpace {
     bytes: Box<[u8; LEN_BYTES]>,
     writable: Box<[u8; LEN_BYTES]>,
     clears: Box<[u8; LEN_BYTES]>,
@@ -52,8 +52,11 @@ pub(super) struct ConfigSpace {
 }
 
 impl ConfigSpace {
-    /// The space after power-on, of a chip of revision `revision` with `vectors` MSI-X vectors (1 to 2048).
-    pub(super) fn new(options: ConfigOptions, vectors: u16) -> Self {
+    /// Bytes of the space.
+    pub const LEN_BYTES: usize = LEN_BYTES;
+
+    /// The space after power-on, of a chip with `vectors` MSI-X vectors (1 to 2048).
+    pub fn new(options: ConfigOptions, vectors: u16) -> Self {
         let zeroes = || Box::new([0; LEN_BYTES]);
         let mut space = Self { bytes: zeroes(), writable: zeroes(), clears: zeroes(), options };
         space.header();
@@ -86,7 +89,7 @@ impl ConfigSpace {
         self.put(PM, 4, 0x0003_0001 | (MSIX as u32) << 8);
         self.field(PMCSR, 2, 0, 0x0103, 0x8000);
         self.put(MSIX, 2, 0x11 | (PCIE as u32) << 8);
-        self.field(MSIX + 2, 2, u32::from(vectors - 1), 0xC000, 0);
+        self.field(MSIX + 2, 2, u32::from(vectors.clamp(1, 2048) - 1), 0xC000, 0);
         self.put(MSIX + 4, 4, 0x8000);
         self.put(MSIX + 8, 4, 0x9000);
         // PCI Express version 2, endpoint.
@@ -131,20 +134,28 @@ impl ConfigSpace {
     }
 
     /// Whether the function may reach memory of its own accord.
-    pub(super) fn bus_master(&self) -> bool {
+    pub fn bus_master(&self) -> bool {
         self.word(COMMAND) & 4 != 0
     }
 
-    /// Reads from `at`; the caller has checked that the space holds it all.
-    pub(super) fn read(&self, at: usize, out: &mut [u8]) {
-        out.copy_from_slice(&self.bytes[at..at + out.len()]);
+    /// Reads from `at`. What lies past the end reads as all ones, as where no device is.
+    pub fn read(&self, at: usize, out: &mut [u8]) {
+        for (n, byte) in out.iter_mut().enumerate() {
+            *byte = at.checked_add(n).and_then(|at| self.bytes.get(at)).copied().unwrap_or(0xFF);
+        }
     }
 
-    /// Writes at `at`; the caller has checked that the space holds it all.
-    pub(super) fn write(&mut self, at: usize, data: &[u8]) -> Effect {
+    /// Writes at `at`; what lies past the end goes nowhere.
+    pub fn write(&mut self, at: usize, data: &[u8]) -> Effect {
         let power_before = self.word(PMCSR) & 3;
+        let data = &data[..data.len().min(LEN_BYTES.saturating_sub(at))];
         for (n, byte) in data.iter().enumerate() {
             let at = at + n;
+            // The planted fault of the fuzz target: a capability pointer that can be overwritten.
+            #[cfg(canary)]
+            if at == PCIE + 1 && data.len() == 4 && power_before == 3 {
+                self.bytes[at] = *byte;
+            }
             let kept = self.bytes[at] & !self.writable[at];
             self.bytes[at] = (kept | byte & self.writable[at]) & !(byte & self.clears[at]);
         }
@@ -158,7 +169,7 @@ impl ConfigSpace {
     }
 
     /// Back to the state after power-on; the bus's own bookkeeping (BARs are written again by whoever resets).
-    pub(super) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         *self = Self::new(self.options, (self.word(MSIX + 2) & 0x7FF) + 1);
     }
 }

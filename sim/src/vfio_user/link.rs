@@ -12,10 +12,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// How long the client has to answer when it is asked for its memory. TIMEOUT: QEMU gives us 5 s before it drops the
-/// connection; less than half of that leaves room for the messages in between.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(2);
-
 /// How long one message may wait for room in the socket. TIMEOUT: a client that does not read for this long is gone.
 const SEND_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -39,6 +35,8 @@ pub(super) enum Ended {
     Closed,
     /// It sent what cannot be cut into messages.
     Stream(ParseError),
+    /// It did not answer when it was asked for its memory. Everybody waited for it; they will not again.
+    Silent,
     /// The system says so.
     Io(io::Error),
 }
@@ -48,6 +46,7 @@ impl std::fmt::Display for Ended {
         match self {
             Self::Closed => f.write_str("closed by the client"),
             Self::Stream(error) => write!(f, "unreadable from here on: {error}"),
+            Self::Silent => f.write_str("it does not answer when it is asked for its memory"),
             Self::Io(error) => write!(f, "{error}"),
         }
     }
@@ -62,9 +61,15 @@ impl From<io::Error> for Ended {
 /// A connection.
 pub(super) struct Link {
     socket: UnixStream,
-    /// Bytes received and not yet cut into messages, from `taken`.
+    /// Bytes received and not yet cut into messages, from `taken` to `filled`; the buffer is longer.
     bytes: Vec<u8>,
     taken: usize,
+    filled: usize,
+    /// The last receive call left nothing behind.
+    drained: bool,
+    /// How long the client has to answer when it is asked for its memory.
+    answer_within: Duration,
+    silent: bool,
     /// Where in `bytes` a receive call that brought descriptors ended, and what it brought.
     fds: VecDeque<(usize, Vec<OwnedFd>)>,
     inbox: VecDeque<Message>,
@@ -72,11 +77,21 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(socket: UnixStream) -> io::Result<Self> {
+    pub(super) fn new(socket: UnixStream, answer_within: Duration) -> io::Result<Self> {
         socket.set_nonblocking(false)?;
         socket.set_write_timeout(Some(SEND_DEADLINE))?;
-        let (bytes, fds, inbox) = (Vec::new(), VecDeque::new(), VecDeque::new());
-        Ok(Self { socket, bytes, taken: 0, fds, inbox, next_id: 0 })
+        Ok(Self {
+            socket,
+            bytes: Vec::new(),
+            taken: 0,
+            filled: 0,
+            drained: false,
+            answer_within,
+            silent: false,
+            fds: VecDeque::new(),
+            inbox: VecDeque::new(),
+            next_id: 0,
+        })
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -85,6 +100,9 @@ impl Link {
 
     /// The next message, if a whole one is there.
     pub(super) fn next(&mut self) -> Result<Option<Message>, Ended> {
+        if self.silent {
+            return Err(Ended::Silent);
+        }
         if let Some(message) = self.inbox.pop_front() {
             return Ok(Some(message));
         }
@@ -92,7 +110,8 @@ impl Link {
             if let Some(message) = self.cut()? {
                 return Ok(Some(message));
             }
-            if !self.fill()? {
+            // Whoever waits on the descriptor is told if more has come since.
+            if std::mem::take(&mut self.drained) || !self.fill()? {
                 return Ok(None);
             }
         }
@@ -100,12 +119,19 @@ impl Link {
 
     /// Whether messages may wait that no descriptor will announce: they have been received already.
     pub(super) fn has_waiting(&self) -> bool {
-        !self.inbox.is_empty() || self.bytes.len() - self.taken >= HEADER_LEN_BYTES
+        self.silent || !self.inbox.is_empty() || self.has_whole()
+    }
+
+    /// Whether the bytes that are there hold a message, or what can be none.
+    fn has_whole(&self) -> bool {
+        let rest = &self.bytes[self.taken..self.filled];
+        let head = rest.first_chunk::<HEADER_LEN_BYTES>().map(Header::parse);
+        head.is_some_and(|head| head.map_or(true, |header| header.size_bytes as usize <= rest.len()))
     }
 
     /// Cuts one message off the bytes that are there.
     fn cut(&mut self) -> Result<Option<Message>, Ended> {
-        let rest = &self.bytes[self.taken..];
+        let rest = &self.bytes[self.taken..self.filled];
         let Some(head) = rest.first_chunk::<HEADER_LEN_BYTES>() else { return Ok(None) };
         let header = Header::parse(head).map_err(Ended::Stream)?;
         let Some(whole) = rest.get(..header.size_bytes as usize) else { return Ok(None) };
@@ -118,32 +144,39 @@ impl Link {
         Ok(Some(Message { header, payload, fds }))
     }
 
-    /// Receives what is there; false if nothing is.
-    fn fill(&mut self) -> Result<bool, Ended> {
+    /// Makes room for another receive call behind what is there.
+    fn make_room(&mut self) {
         if self.taken > 0 {
-            self.bytes.drain(..self.taken);
+            self.bytes.copy_within(self.taken..self.filled, 0);
             for (end, _) in &mut self.fds {
                 *end -= self.taken;
             }
+            self.filled -= self.taken;
             self.taken = 0;
         }
-        let have = self.bytes.len();
-        self.bytes.resize(have + CHUNK_BYTES, 0);
+        if self.bytes.len() - self.filled < CHUNK_BYTES {
+            // At most a message and what one call brings beyond it: the codec bounds the first, the chunk the second.
+            self.bytes.resize(self.filled + CHUNK_BYTES, 0);
+        }
+    }
+
+    /// Receives what is there; false if nothing is.
+    fn fill(&mut self) -> Result<bool, Ended> {
+        self.make_room();
         let mut fds = Vec::new();
-        let received = sys::receive(&self.socket, &mut self.bytes[have..], &mut fds);
+        let room = self.bytes.len() - self.filled;
+        let received = sys::receive(&self.socket, &mut self.bytes[self.filled..], &mut fds)?;
         let len = match received {
-            Ok(Received::Bytes(len)) => len,
-            _ => 0,
-        };
-        self.bytes.truncate(have + len);
-        match received? {
             Received::Nothing => return Ok(false),
             Received::Bytes(0) => return Err(Ended::Closed),
-            Received::Bytes(_) => {}
-        }
+            Received::Bytes(len) => len,
+        };
+        self.filled += len;
+        // A call that brought descriptors ends with them, whatever lies behind.
+        self.drained = len < room && fds.is_empty();
         if !fds.is_empty() {
             fds.truncate(FDS_MAX);
-            self.fds.push_back((self.bytes.len(), fds));
+            self.fds.push_back((self.filled, fds));
         }
         Ok(true)
     }
@@ -154,6 +187,9 @@ impl Link {
     }
 
     fn ask(&mut self, request: &DmaRequest<'_>) -> io::Result<u16> {
+        if self.silent {
+            return Err(ErrorKind::NotConnected.into());
+        }
         let (command, payload) = request.build();
         self.next_id = self.next_id.wrapping_add(1);
         let (id, command) = (self.next_id, command as u16);
@@ -162,9 +198,16 @@ impl Link {
         Ok(id)
     }
 
-    /// The payload that answers our command `id`; other messages that come first wait in the inbox.
+    /// The payload that answers our command `id`. A client that does not answer in time is not asked again.
     fn answer(&mut self, id: u16, command: Command) -> io::Result<Vec<u8>> {
-        let deadline = Instant::now() + ANSWER_DEADLINE;
+        let answer = self.await_answer(id, command);
+        self.silent |= answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::TimedOut);
+        answer
+    }
+
+    /// Waits for the answer; other messages that come first wait in the inbox.
+    fn await_answer(&mut self, id: u16, command: Command) -> io::Result<Vec<u8>> {
+        let deadline = Instant::now() + self.answer_within;
         loop {
             let message = match self.cut() {
                 Ok(Some(message)) => message,
@@ -226,6 +269,7 @@ fn into_io(ended: Ended) -> io::Error {
     match ended {
         Ended::Io(error) => error,
         Ended::Closed => ErrorKind::UnexpectedEof.into(),
+        Ended::Silent => ErrorKind::NotConnected.into(),
         Ended::Stream(error) => io::Error::new(ErrorKind::InvalidData, error),
     }
 }
@@ -243,7 +287,7 @@ mod tests {
     #[test]
     fn messages_are_cut_wherever_the_stream_breaks() {
         let (mut client, server) = UnixStream::pair().expect("sockets");
-        let mut link = Link::new(server).expect("a link");
+        let mut link = Link::new(server, Duration::from_secs(1)).expect("a link");
         let stream = [message(1, &[1; 16]), message(2, &[]), message(3, &[3; 100])].concat();
         let mut seen = Vec::new();
         for byte in &stream {
@@ -260,7 +304,7 @@ mod tests {
     #[test]
     fn messages_that_were_received_together_are_known_to_wait() {
         let (mut client, server) = UnixStream::pair().expect("sockets");
-        let mut link = Link::new(server).expect("a link");
+        let mut link = Link::new(server, Duration::from_secs(1)).expect("a link");
         client.write_all(&[message(1, &[]), message(2, &[])].concat()).expect("sent");
         assert!(matches!(link.next(), Ok(Some(_))));
         assert!(link.has_waiting(), "the second message is ours already: its socket is quiet");
@@ -271,7 +315,7 @@ mod tests {
     #[test]
     fn a_size_that_cannot_be_true_ends_the_connection() {
         let (mut client, server) = UnixStream::pair().expect("sockets");
-        let mut link = Link::new(server).expect("a link");
+        let mut link = Link::new(server, Duration::from_secs(1)).expect("a link");
         let mut bad = message(1, &[]);
         bad[4..8].copy_from_slice(&3_u32.to_le_bytes());
         client.write_all(&bad).expect("sent");
@@ -281,7 +325,7 @@ mod tests {
     #[test]
     fn commands_that_come_before_an_answer_wait_for_their_turn() {
         let (mut client, server) = UnixStream::pair().expect("sockets");
-        let mut link = Link::new(server).expect("a link");
+        let mut link = Link::new(server, Duration::from_secs(1)).expect("a link");
         client.write_all(&message(9, &[])).expect("sent");
         let reply = Header {
             id: 1,

@@ -15,6 +15,7 @@
 
 #![deny(unsafe_code)]
 
+mod alone;
 mod client;
 mod config;
 mod control;
@@ -26,8 +27,12 @@ mod session;
 mod sys;
 mod trace;
 
-pub use config::ConfigOptions;
+pub use alone::Alone;
+pub use config::{ConfigOptions, ConfigSpace, Effect};
 pub use server::{ServeError, Server, Stop};
+
+use qhca_vfu::XFER_MAX_BYTES;
+use std::time::Duration;
 
 /// How one chip is served.
 #[derive(Clone, Debug)]
@@ -38,10 +43,24 @@ pub struct Options {
     pub config: ConfigOptions,
     /// MSI-X vectors, 1 to 32.
     pub vectors: u16,
+    /// Longest transfer that is offered, 8 bytes to 1 MiB.
+    pub transfer_max_bytes: u32,
+    /// How long the client has to answer when it is asked for its memory; one that does not is closed.
+    pub answer_within: Duration,
 }
+
+/// TIMEOUT: QEMU gives us 5 s before it drops the connection; less than half of that leaves room for the messages in
+/// between.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 impl Default for Options {
     fn default() -> Self {
-        Self { name: "sim".to_owned(), config: ConfigOptions::default(), vectors: 32 }
+        Self {
+            name: "sim".to_owned(),
+            config: ConfigOptions::default(),
+            vectors: 32,
+            transfer_max_bytes: XFER_MAX_BYTES,
+            answer_within: ANSWER_WITHIN,
+        }
     }
 }

@@ -29,6 +29,8 @@ const TURN_MESSAGES: usize = 64;
 /// Longest sleep. TIMEOUT: only a bound for the loop; everything that matters wakes it.
 const SLEEP_MAX_MS: i32 = 60_000;
 
+const NS_PER_MS: u64 = 1_000_000;
+
 /// Why a server could not be set up or had to stop.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -272,6 +274,10 @@ impl Server {
     fn wait(&self, timeout_ns: Option<u64>, ready: &mut Vec<u64>) -> io::Result<()> {
         match timeout_ns {
             None => self.epoll.wait(SLEEP_MAX_MS, ready),
+            // One call where its grain will do; the last stretch is slept to the nanosecond.
+            Some(ns) if ns >= 2 * NS_PER_MS => {
+                self.epoll.wait((ns / NS_PER_MS).min(SLEEP_MAX_MS as u64) as i32, ready)
+            }
             Some(ns) => self.epoll.wait_ns(Some(ns), ready),
         }
     }

@@ -5,7 +5,7 @@
 
 use super::Options;
 use super::client::{ClientHost, SharedLink};
-use super::config::{self, ConfigSpace, Effect};
+use super::config::{ConfigSpace, Effect};
 use super::link::{Ended, Link, Message};
 use super::memory::RANGES_MAX;
 use super::sys::FDS_MAX;
@@ -35,6 +35,8 @@ pub(super) struct Session {
     served: u64,
     /// Resets of the chip that its configuration space has followed.
     resets: u64,
+    /// What was agreed on.
+    transfer_max_bytes: u32,
 }
 
 /// What a request is carried out on.
@@ -55,13 +57,13 @@ impl Session {
         options: Options,
         stage: &mut Stage<'_>,
     ) -> std::io::Result<Self> {
-        let link = Rc::new(RefCell::new(Link::new(socket)?));
+        let link = Rc::new(RefCell::new(Link::new(socket, options.answer_within)?));
         let host = stage.world.host_mut(node);
         host.attach(Rc::clone(&link));
         let config = ConfigSpace::new(options.config, host.vectors() as u16);
         stage.world.reset(node, stage.now);
         let resets = stage.world.chip(node).resets();
-        Ok(Self { link, node, config, options, negotiated: false, served: 0, resets })
+        Ok(Self { link, node, config, options, negotiated: false, served: 0, resets, transfer_max_bytes: 0 })
     }
 
     /// The descriptor to wait for.
@@ -156,7 +158,9 @@ impl Session {
         match request {
             Request::RegionWrite(at, data) => self.write(&header, at, data, stage),
             Request::RegionWriteMulti(writes) => {
-                let bad = writes.iter().any(|write| check(write.at).is_err());
+                let bad = writes.iter().any(|write| {
+                    check(write.at, self.transfer_max_bytes).and_then(|()| check_write(write.at)).is_err()
+                });
                 let answer = if bad {
                     Err(EINVAL)
                 } else {
@@ -229,13 +233,14 @@ impl Session {
     fn negotiate(&mut self, theirs: &Version) -> Result<Version, u32> {
         let ours = Capabilities {
             max_msg_fds: FDS_MAX as u32,
-            max_data_xfer_size: XFER_MAX_BYTES,
+            max_data_xfer_size: self.options.transfer_max_bytes.clamp(8, XFER_MAX_BYTES),
             max_dma_maps: RANGES_MAX,
             pgsizes: 4096,
             write_multiple: true,
         };
         let answer = theirs.answer(ours).map_err(|error| error.errno())?;
         self.negotiated = true;
+        self.transfer_max_bytes = answer.capabilities.max_data_xfer_size;
         Ok(answer)
     }
 
@@ -288,7 +293,7 @@ impl Session {
     }
 
     fn read(&mut self, at: RegionAccess, stage: &mut Stage<'_>) -> Result<Vec<u8>, u32> {
-        check(at)?;
+        check(at, self.transfer_max_bytes)?;
         let mut data = vec![0; at.len_bytes as usize];
         if at.region == region::CONFIG {
             match self.answers(stage) {
@@ -322,7 +327,7 @@ impl Session {
         data: &[u8],
         stage: &mut Stage<'_>,
     ) -> Result<(), Ended> {
-        if let Err(errno) = check(at).and_then(|()| check_write(at)) {
+        if let Err(errno) = check(at, self.transfer_max_bytes).and_then(|()| check_write(at)) {
             return self.reply(header, Err(errno));
         }
         self.reply(header, Ok(Reply::Written(at).build(header)))?;
@@ -370,15 +375,15 @@ impl Session {
     }
 }
 
-/// Whether an access lies in a region we have.
-fn check(at: RegionAccess) -> Result<(), u32> {
+/// Whether an access lies in a region we have, and is no longer than was agreed on.
+fn check(at: RegionAccess, longest_bytes: u32) -> Result<(), u32> {
     let len = match at.region {
         region::BAR0 => u64::from(BAR_LEN_BYTES),
-        region::CONFIG => config::LEN_BYTES as u64,
+        region::CONFIG => ConfigSpace::LEN_BYTES as u64,
         _ => return Err(EINVAL),
     };
     let end = at.offset.checked_add(u64::from(at.len_bytes)).ok_or(EINVAL)?;
-    if end > len || at.len_bytes == 0 { Err(EINVAL) } else { Ok(()) }
+    if end > len || at.len_bytes == 0 || at.len_bytes > longest_bytes { Err(EINVAL) } else { Ok(()) }
 }
 
 /// Whether a write has a width that the chip's registers take: whole aligned dwords.
@@ -395,7 +400,7 @@ fn region_info(index: u32) -> Result<RegionInfo, u32> {
             Ok(RegionInfo { index, readable, writable, len_bytes, ..RegionInfo::default() })
         }
         region::CONFIG => {
-            let len_bytes = config::LEN_BYTES as u64;
+            let len_bytes = ConfigSpace::LEN_BYTES as u64;
             Ok(RegionInfo { index, readable, writable, len_bytes, ..RegionInfo::default() })
         }
         _ if index < region::COUNT => Ok(RegionInfo { index, ..RegionInfo::default() }),
