@@ -99,6 +99,11 @@ impl<T: TakesOrders> Surroundings for T {
         let injection = Injection::Hardware(HwErrBits::IBC_BUS_FROM_SPC_PARITY_ERR_0);
         self.hca().is_some_and(|hca| self.order(&Order::Inject(hca, injection)))
     }
+
+    fn plug_module(&mut self, port: Port, is_in: bool) -> bool {
+        let Some(hca) = self.hca() else { return false };
+        self.order(&Order::Module { at: Place { hca, port }, present: is_in })
+    }
 }
 
 /// Runs every scenario on a device that nobody has brought up. What stands around a simulated card is known; that of

@@ -220,11 +220,17 @@ impl<'a, B: Backend> Bench<'a, B> {
 
     /// Prepares `port` to talk to itself and starts training.
     pub(crate) fn start_link(&mut self, port: Port) {
+        // All speeds, four lanes.
+        self.start_link_with(port, port_regs::IbcCtrlB(0x304BF));
+    }
+
+    /// As [`start_link`](Self::start_link), with the speeds and widths of `control`.
+    pub(crate) fn start_link_with(&mut self, port: Port, control: port_regs::IbcCtrlB) {
         self.write(port_regs::RCV_BTHQP.port(port), port_regs::RcvBthqp(KD_QPN));
         self.write(port_regs::SEND_CHECK_CONTROL.port(port), port_regs::SendCheckControl(0x1F));
         self.write(port_regs::RCV_PARTITION_KEY.port(port), u64::from(PKEY_DEFAULT));
         self.write(port_regs::IBPCS_CONFIG.port(port), port_regs::IbpcsConfig(0));
-        self.write(port_regs::IBC_CTRL_B.port(port), port_regs::IbcCtrlB(0x304BF));
+        self.write(port_regs::IBC_CTRL_B.port(port), control);
         // Two lanes on the port's half of the receive buffer: 512 credits, 9 of them for VL 15.
         self.write(port_regs::RX_CREDIT_VL15.port(port), port_regs::RxCreditVl(9));
         for (lane, credits) in [252, 251].into_iter().enumerate() {

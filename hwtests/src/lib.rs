@@ -11,8 +11,11 @@
 //!
 //! ```text
 //! identity  identify, eager-partitions, scratch, eeprom, avail-address
-//! link      link-up, link-change-interrupts, active-needs-armed
+//! link      link-up, link-change-interrupts, active-needs-armed, link-width, link-speed
+//! cable     qsfp, qsfp-insert
 //! send      avail-image, disarm, launch-rule, port-selection
+//! sdma      sdma-head, sdma-halt, sdma-generation, sdma-interrupt, sdma-errors
+//! expected  expected-receive, flow-generation, flow-sequence, header-suppression, kd-checksum
 //! receive   loopback-packets, queue-wraps, queue-full, eager-full, qp-map, partition-keys, wrong-icrc, counters
 //! interrupt every-vector, every-cause, mask-and-reraise, count-and-timer
 //! error     clear-is-exact, forced-errors
@@ -26,6 +29,7 @@ mod check;
 mod context;
 mod packet;
 pub mod qemu;
+mod ring;
 mod scenarios;
 
 pub use around::{ByControl, InWorld, run_opened};
@@ -42,6 +46,9 @@ pub trait Surroundings {
 
     /// Makes the hardware report a parity error between its blocks. `false`: cannot be done.
     fn raise_parity_error(&mut self) -> bool;
+
+    /// Pushes the cable module of `port` into its cage, or pulls it out. `false`: cannot be done.
+    fn plug_module(&mut self, port: Port, is_in: bool) -> bool;
 }
 
 /// Nothing: the card is alone.
@@ -54,6 +61,10 @@ impl Surroundings for Alone {
     }
 
     fn raise_parity_error(&mut self) -> bool {
+        false
+    }
+
+    fn plug_module(&mut self, _: Port, _: bool) -> bool {
         false
     }
 }

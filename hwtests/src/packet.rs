@@ -6,7 +6,7 @@
 //! ```
 
 use qhca_regs::layout::{KdFlags, KdHeader, KdTid, Pbc};
-use qhca_regs::{Port, Qpn};
+use qhca_regs::{Port, Psn, Qpn};
 
 /// Dwords of LRH and BTH.
 pub(crate) const HEADER_DWORDS: usize = 5;
@@ -31,6 +31,12 @@ pub(crate) struct Packet {
     pub(crate) interrupt: bool,
     /// A packet of PSM's kind, with these flags, for context 0.
     pub(crate) kd: Option<KdFlags>,
+    /// Where a packet of PSM's kind wants its payload, and how many dwords into the page.
+    pub(crate) tid: KdTid,
+    pub(crate) offset_dwords: u16,
+    pub(crate) psn: Psn,
+    /// What the checksum of PSM's header is too large by.
+    pub(crate) checksum_off: u16,
     pub(crate) payload: Vec<u32>,
 }
 
@@ -40,12 +46,29 @@ impl Packet {
         let payload =
             (0..payload_dwords as u32).map(|n| (seed << 16 | n).wrapping_mul(0x9E37_79B1)).collect();
         let qpn = Qpn::new(0x40).unwrap_or_default();
-        Self { port, qpn, pkey: PKEY_DEFAULT, interrupt: false, kd: None, payload }
+        Self {
+            port,
+            qpn,
+            pkey: PKEY_DEFAULT,
+            interrupt: false,
+            kd: None,
+            tid: KdTid::Eager,
+            offset_dwords: 0,
+            psn: Psn::new(0),
+            checksum_off: 0,
+            payload,
+        }
     }
 
     /// The same as a packet of PSM's kind.
     pub(crate) fn into_kd(self, flags: KdFlags) -> Self {
         Self { qpn: Qpn::new(KD_QPN).unwrap_or_default(), kd: Some(flags), ..self }
+    }
+
+    /// The same as an expected packet: its payload is for `offset_dwords` in the page of `tid`, its sequence number
+    /// `psn`.
+    pub(crate) fn into_expected(self, tid: u16, offset_dwords: u16, psn: Psn, flags: KdFlags) -> Self {
+        Self { tid: KdTid::Tid(tid), offset_dwords, psn, ..self.into_kd(flags) }
     }
 
     /// Dwords before the payload.
@@ -67,12 +90,16 @@ impl Packet {
             u32::from(self.len_dwords()) << 16 | LID,
             opcode << 24 | u32::from(self.pkey),
             self.qpn.value(),
-            0, // PSN
+            self.psn.value(),
         ];
         let mut header: Vec<u32> = words.map(u32::swap_bytes).to_vec();
         if let Some(flags) = self.kd {
-            let kd = KdHeader { ctxt_low: 0, tid: KdTid::Eager, offset_dwords: 0, flags };
-            let word = u64::from_le_bytes(kd.build(self.len_dwords()));
+            let kd =
+                KdHeader { ctxt_low: 0, tid: self.tid, offset_dwords: self.offset_dwords, flags };
+            let good = u64::from_le_bytes(kd.build(self.len_dwords()));
+            // The checksum stands in bits 47 to 32.
+            let sum = (good >> 32) as u16;
+            let word = good & !(0xFFFF << 32) | u64::from(sum.wrapping_add(self.checksum_off)) << 32;
             header.extend([word as u32, (word >> 32) as u32]);
             header.resize(self.header_dwords(), 0);
         }

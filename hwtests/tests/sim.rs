@@ -68,7 +68,7 @@ fn a_card_that_is_alone_skips_what_it_cannot_do_to_itself_and_says_so() {
     let checks = run(open(right(Board::Qle7342)), &mut Alone);
     let skipped: Vec<&Check> =
         checks.iter().filter(|check| matches!(check.result, Outcome::Skip(_))).collect();
-    let expected: BTreeSet<&str> = ["wrong-icrc"].into();
+    let expected: BTreeSet<&str> = ["wrong-icrc", "qsfp-insert"].into();
     assert_eq!(
         skipped.iter().map(|check| check.name).collect::<BTreeSet<_>>(),
         expected,
@@ -147,31 +147,9 @@ fn noticed_by(wrong: WrongChip) -> &'static str {
     }
 }
 
-/// Deviations that no check looks at. A check that comes to notice one takes it off this list.
-const UNNOTICED: &[WrongChip] = &[
-    WrongChip::SdmaHeadNotWritten,
-    WrongChip::SdmaCleanupSilent,
-    WrongChip::SdmaHaltSilent,
-    WrongChip::SdmaGenerationIgnored,
-    WrongChip::SdmaIntrIgnored,
-    WrongChip::FreezeIgnored,
-    WrongChip::ResetKeepsRegister,
-    WrongChip::HeartbeatSilent,
-    WrongChip::TailDmaMissing,
-    WrongChip::SpecialTriggerIgnored,
-    WrongChip::SamplesStandStill,
-    WrongChip::QsfpPageIgnored,
-    WrongChip::ModuleInsertUnnoticed,
-    WrongChip::WidthNotHonoured,
-    WrongChip::SpeedNotHonoured,
-    WrongChip::VlArbiterIgnored,
-    WrongChip::CreditsLeak,
-    WrongChip::TidOffsetIgnored,
-    WrongChip::FlowGenerationUnchecked,
-    WrongChip::FlowSequenceUnchecked,
-    WrongChip::HeaderSuppressionIgnored,
-    WrongChip::KdChecksumUnchecked,
-];
+/// Deviations that no check can notice on a card that talks to itself: a far end is needed that keeps silent,
+/// or that is slower than the port. A check that comes to notice one takes it off this list.
+const UNNOTICED: &[WrongChip] = &[WrongChip::HeartbeatSilent, WrongChip::VlArbiterIgnored];
 
 #[test]
 fn every_wrong_chip_fails_the_check_that_concerns_it() {
@@ -187,6 +165,6 @@ fn every_wrong_chip_fails_the_check_that_concerns_it() {
             unnoticed.push(format!("{}: {}", wrong.name(), told(&checks)));
         }
     }
-    assert!(WrongChip::ALL.len() >= 15);
+    assert!(WrongChip::ALL.len() >= 25);
     assert!(unnoticed.is_empty(), "{unnoticed:#?}");
 }

@@ -68,3 +68,53 @@ pub(super) fn active_needs_armed<B: Backend>(bench: &mut Bench<'_, B>) -> Verdic
     }
     Ok(())
 }
+
+/// A link is as wide as the widths that are enabled let it be.
+pub(super) fn link_width<B: Backend>(bench: &mut Bench<'_, B>) -> Verdict {
+    bench.reset()?;
+    bench.set_up(0, 64)?;
+    for port in bench.ports() {
+        for (code, is_4x) in [(0, false), (1, true), (3, true)] {
+            let control = port_regs::IbcCtrlB(0x304BF).with_ib_num_channels(code);
+            train_with(bench, port, control)?;
+            let status = bench.read(port_regs::IBC_STATUS_A.port(port));
+            ensure_eq!(status.link_width_active(), is_4x, "{port}: 4X with NUM_CHANNELS {code}");
+        }
+    }
+    Ok(())
+}
+
+/// A link is as fast as the fastest speed that is enabled.
+pub(super) fn link_speed<B: Backend>(bench: &mut Bench<'_, B>) -> Verdict {
+    bench.reset()?;
+    bench.set_up(0, 64)?;
+    let features = bench.read(device::ACTIVE_FEATURE_MASK).0;
+    for port in bench.ports() {
+        let has = |speed: u32| features >> (3 * port.index()) & 1 << speed != 0;
+        // One speed, then all up to it: SDR, DDR, QDR are bits 2 to 4, and with several come bits 0 and 1.
+        for (speeds, fastest) in [(0b001, 0), (0b010, 1), (0b100, 2), (0b011, 1), (0b111, 2)] {
+            if (0..3).any(|speed| speeds >> speed & 1 != 0 && !has(speed)) {
+                continue;
+            }
+            let several = if u32::count_ones(speeds) > 1 { 0b11 } else { 0 };
+            let control = port_regs::IbcCtrlB(0x304BF & !0x1F | u64::from(speeds << 2 | several));
+            train_with(bench, port, control)?;
+            let status = bench.read(port_regs::IBC_STATUS_A.port(port));
+            let seen = (status.link_speed_active(), status.link_speed_qdr());
+            ensure_eq!(seen, (fastest == 1, fastest == 2), "{port}: DDR and QDR with speeds {speeds:#05b}");
+        }
+    }
+    Ok(())
+}
+
+/// Trains `port` against itself with these speeds and widths.
+fn train_with<B: Backend>(
+    bench: &mut Bench<'_, B>,
+    port: qhca_regs::Port,
+    control: port_regs::IbcCtrlB,
+) -> Verdict {
+    bench.write_apart(port_regs::IBC_CTRL_A.port(port), port_regs::IbcCtrlA(0));
+    bench.pause(Duration::from_millis(1));
+    bench.start_link_with(port, control);
+    bench.await_link(port, LINK_INIT)
+}

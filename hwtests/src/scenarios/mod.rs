@@ -1,10 +1,13 @@
 //! The scenarios, by what they look at. Each resets the card first and depends on no other.
 
+mod cable;
 mod error;
+mod expected;
 mod identity;
 mod interrupt;
 mod link;
 mod receive;
+mod sdma;
 mod send;
 
 use crate::bench::Bench;
@@ -15,7 +18,7 @@ use qhca_driver::env::Backend;
 pub(crate) type Scenario<'a, B> = fn(&mut Bench<'a, B>) -> Verdict;
 
 /// How many scenarios there are.
-const COUNT: usize = 26;
+const COUNT: usize = 40;
 
 macro_rules! scenarios {
     ($($name:literal: $path:path;)*) => {
@@ -37,10 +40,24 @@ scenarios! {
     "link-up": link::link_up;
     "link-change-interrupts": link::link_change_interrupts;
     "active-needs-armed": link::active_needs_armed;
+    "link-width": link::link_width;
+    "link-speed": link::link_speed;
+    "qsfp": cable::qsfp;
+    "qsfp-insert": cable::qsfp_insert;
     "avail-image": send::avail_image;
     "disarm": send::disarm;
     "launch-rule": send::launch_rule;
     "port-selection": send::port_selection;
+    "sdma-head": sdma::head;
+    "sdma-halt": sdma::halt;
+    "sdma-generation": sdma::generation;
+    "sdma-interrupt": sdma::interrupt;
+    "sdma-errors": sdma::errors;
+    "expected-receive": expected::expected_receive;
+    "flow-generation": expected::flow_generation;
+    "flow-sequence": expected::flow_sequence;
+    "header-suppression": expected::header_suppression;
+    "kd-checksum": expected::kd_checksum;
     "loopback-packets": receive::loopback_packets;
     "queue-wraps": receive::queue_wraps;
     "queue-full": receive::queue_full;
