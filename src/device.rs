@@ -16,7 +16,7 @@ use qhca_driver::identity::Identity;
 use qhca_driver::link::{
     CableError, CableInfo, Command, Goal, LidAssignment, LinkError, LinkStatus, Logical,
 };
-use qhca_driver::runtime::{self, CloseReport};
+use qhca_driver::runtime::{self, CloseReport, ResetError, ResetHow, ResetReport};
 use qhca_driver::rx::{Arrival, Drained, FlowId, FlowSettings, FlowState, RxCounts, Tid, TidError};
 use qhca_driver::shared::DeviceState;
 use qhca_driver::slots::LendError;
@@ -265,6 +265,15 @@ impl Device {
             Self::Sim(device) => Window::Sim(device.bar()),
             Self::VfioUser(device) => Window::VfioUser(device.bar()),
         }
+    }
+
+    /// Resets the device and brings it back as it was: receivers, bound pages, transmitters and links stay what they are
+    /// to their owners. Packets that were in flight are lost.
+    ///
+    /// # Errors
+    /// [`ResetError`]. Unless it was refused, the device is gone then.
+    pub fn reset(&self, how: ResetHow) -> Result<ResetReport, ResetError> {
+        each!(self, device => device.reset(how))
     }
 
     /// Closes the device. A second close does nothing.

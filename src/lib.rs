@@ -51,7 +51,7 @@ pub use qhca_driver::dma::{DmaRegion, DmaSlice};
 pub use qhca_driver::event::Event;
 pub use qhca_driver::fault::{Policy, Report};
 pub use qhca_driver::link::{CableInfo, Goal, LidAssignment, LinkStatus};
-pub use qhca_driver::runtime::{CloseReport, Runtime, StartError};
+pub use qhca_driver::runtime::{CloseReport, ResetError, ResetHow, ResetReport, Runtime, StartError};
 pub use qhca_driver::rx::{
     Arrival, Drained, FlowError, FlowId, FlowSettings, FlowState, Next, Packet, Tid, TidError,
 };

@@ -185,4 +185,13 @@ pub trait Backend: Send + 'static {
     /// # Errors
     /// What the system said; the device has then not been reset.
     fn reset(&mut self) -> io::Result<ResetKind>;
+
+    /// Gives back what the chip lost when it was reset by its own register: its place on the bus. Called when it has had
+    /// its rest, before it is looked for.
+    ///
+    /// # Errors
+    /// What the system said.
+    fn restore_after_chip_reset(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

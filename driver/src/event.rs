@@ -13,7 +13,7 @@ use qhca_irq::plan::Mode;
 use crate::fault::Report;
 use crate::link::LinkEvent;
 use crate::tx::sdma::SdmaChange;
-use qhca_regs::Port;
+use qhca_regs::{Duration, Port};
 
 /// Events that wait at most.
 pub const EVENTS_MAX: usize = 256;
@@ -40,6 +40,11 @@ pub enum Event {
         port: Port,
         /// What happened.
         change: SdmaChange,
+    },
+    /// The device was reset and is as before. Packets that were in flight are lost.
+    WasReset {
+        /// How long it could not be used.
+        took: Duration,
     },
     /// No interrupt came in the first mode; the interrupt line is tried.
     FellBack {
@@ -72,6 +77,7 @@ impl fmt::Display for Event {
                 f,
                 "{port}: send DMA does not answer ({state:?} for {waited}) and is given up; sends go by programmed I/O"
             ),
+            Self::WasReset { took } => write!(f, "the device was reset and is back after {took}"),
             Self::FellBack { from } => {
                 write!(f, "no interrupt came by {from}; the interrupt line is tried")
             }

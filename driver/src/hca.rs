@@ -29,7 +29,7 @@ use qhca_regs::map::port as port_regs;
 use qhca_regs::status::{ErrBits, IntBits, PortErrBits};
 use qhca_regs::{Bar, Instant, Port, Vector};
 
-use crate::bringup::{ErrorMasks, InterruptProof, Proof};
+use crate::bringup::{BroughtUp, ErrorMasks, InterruptProof, Proof};
 use crate::contexts::Split;
 use crate::control::Controls;
 use crate::dma::DmaRegion;
@@ -188,6 +188,33 @@ impl Hca {
             home: Arc::new(SdmaHome::with(SdmaQueue::allocate(ring, shared, mapper)?)),
         };
         Ok(Engine::new(engine))
+    }
+
+    /// Takes over a chip that was reset and brought up again as `up` says. Contexts that are lent are told to it, the
+    /// send DMA engines start anew; whoever holds a context or a sender finds out by the device's word.
+    pub fn rebuild(&mut self, up: BroughtUp, bar: &impl Bar, now: Instant) {
+        (self.links, self.controls) = (up.links, up.controls);
+        self.send.restart(self.controls.send());
+        (self.proof, self.fallback_wanted) = (None, false);
+        for port in Port::ALL {
+            self.shared.set_link_active(port, false);
+            self.shared.take_sdma_errors(port);
+        }
+        let _before_the_reset = self.shared.take_link_changes();
+        self.slots.reclaim(&mut self.controls, bar);
+        if self.slots.reprogram(&mut self.controls, bar).is_err() {
+            self.shared.worsen(DeviceState::Gone);
+            return;
+        }
+        let control = device::CONTROL.read(bar);
+        device::CONTROL.write(bar, control.with_sdma_desc_fetch_priority_en(true));
+        let Self { sdma, controls, .. } = self;
+        sdma.iter_mut().flatten().for_each(|engine| engine.on_reset(controls, bar, now));
+    }
+
+    /// Where the chip writes its avail words.
+    pub fn avail(&self) -> &DmaRegion {
+        self.slots.avail()
     }
 
     /// The send DMA engine of `port`, if it has one.

@@ -19,6 +19,8 @@ use crate::fault::Policy;
 pub enum DeviceState {
     /// The device is up.
     Open,
+    /// The device is being reset, and will be open again.
+    Resetting,
     /// The device was closed by its owner.
     Closed,
     /// The device reported an error that it cannot be used after.
@@ -31,8 +33,9 @@ impl DeviceState {
     const fn from_code(code: u8) -> Self {
         match code {
             0 => Self::Open,
-            1 => Self::Closed,
-            2 => Self::Failed,
+            1 => Self::Resetting,
+            2 => Self::Closed,
+            3 => Self::Failed,
             _ => Self::Gone,
         }
     }
@@ -40,12 +43,23 @@ impl DeviceState {
     const fn code(self) -> u8 {
         match self {
             Self::Open => 0,
-            Self::Closed => 1,
-            Self::Failed => 2,
-            Self::Gone => 3,
+            Self::Resetting => 1,
+            Self::Closed => 2,
+            Self::Failed => 3,
+            Self::Gone => 4,
         }
     }
+
+    /// Whether it never becomes usable again.
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Closed | Self::Failed | Self::Gone)
+    }
 }
+
+/// Where the state stands in the word.
+const STATE_MASK: u32 = 0xFF;
+/// One reset in the word.
+const RESET: u32 = 1 << 8;
 
 /// What one device's threads have in common.
 #[derive(Debug)]
@@ -55,7 +69,8 @@ pub struct DeviceShared {
     fallback: OnceLock<Dispatcher>,
     policy: Policy,
     events: EventQueue,
-    state: AtomicU8,
+    /// The state's code in the lowest byte, and above it how often the device was reset.
+    state: AtomicU32,
     contexts_returned: AtomicU32,
     senders_returned: AtomicU32,
     overflowed: AtomicU32,
@@ -75,7 +90,7 @@ impl DeviceShared {
             fallback: OnceLock::new(),
             policy,
             events: EventQueue::new(),
-            state: AtomicU8::new(DeviceState::Open.code()),
+            state: AtomicU32::new(DeviceState::Open.code().into()),
             contexts_returned: AtomicU32::new(0),
             senders_returned: AtomicU32::new(0),
             overflowed: AtomicU32::new(0),
@@ -117,21 +132,59 @@ impl DeviceShared {
     /// Whether registers may be touched.
     #[inline]
     pub fn state(&self) -> DeviceState {
-        DeviceState::from_code(self.state.load(Ordering::Acquire))
+        DeviceState::from_code(self.word() as u8)
+    }
+
+    /// State and number of resets in one word. Whoever keeps it and finds it changed looks why: a path that does so
+    /// asks for closing and for resets by one comparison.
+    #[inline]
+    pub fn word(&self) -> u32 {
+        self.state.load(Ordering::Acquire)
+    }
+
+    /// Forbids everything because the device will be reset. False if it is not open.
+    pub(crate) fn begin_reset(&self) -> bool {
+        self.step(DeviceState::Open, DeviceState::Resetting, 0)
+    }
+
+    /// The device is as before, and was not reset.
+    pub(crate) fn cancel_reset(&self) -> bool {
+        self.step(DeviceState::Resetting, DeviceState::Open, 0)
+    }
+
+    /// The device is usable again; its queues and buffers begin afresh. False if it was closed or has gone meanwhile.
+    pub(crate) fn end_reset(&self) -> bool {
+        self.step(DeviceState::Resetting, DeviceState::Open, RESET)
+    }
+
+    fn step(&self, from: DeviceState, to: DeviceState, resets: u32) -> bool {
+        let change = |word: u32| {
+            let count = (word & !STATE_MASK).wrapping_add(resets);
+            (DeviceState::from_code(word as u8) == from).then_some(count | u32::from(to.code()))
+        };
+        self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok()
+    }
+
+    /// Whether the device will never be usable again.
+    pub fn is_over(&self) -> bool {
+        self.state().is_final()
     }
 
     /// Whether registers may be touched, as the fast paths ask it.
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.state.load(Ordering::Acquire) == DeviceState::Open.code()
+        self.word() & STATE_MASK == DeviceState::Open.code().into()
     }
 
     /// Takes the device one way: a state that is worse than the present one replaces it, and no later interrupt or
     /// turn touches a register. Returns what it was before.
     pub fn worsen(&self, state: DeviceState) -> DeviceState {
-        let before = DeviceState::from_code(self.state.fetch_max(state.code(), Ordering::AcqRel));
+        let worse = |word: u32| Some(word & !STATE_MASK | (word & STATE_MASK).max(state.code().into()));
+        // The closure never declines, so both arms hold the word as it was.
+        let (Ok(word) | Err(word)) = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, worse);
+        let before = DeviceState::from_code(word as u8);
         match state {
-            DeviceState::Open => {}
+            DeviceState::Open | DeviceState::Resetting => {}
             DeviceState::Gone => {
                 self.dispatcher().mark_gone();
                 if before != DeviceState::Gone {
@@ -276,6 +329,20 @@ mod tests {
         assert!(shared.has_overflowed(a) && !shared.has_overflowed(b));
         shared.clear_overflow(a);
         assert!(!shared.has_overflowed(a));
+    }
+
+    #[test]
+    fn reset_ends_in_another_word_unless_the_device_was_closed_meanwhile() {
+        let shared = shared(Policy::Guarded);
+        let before = shared.word();
+        assert!(shared.begin_reset() && !shared.begin_reset());
+        assert!(!shared.is_open() && !shared.is_over());
+        assert!(shared.cancel_reset() && shared.word() == before);
+        assert!(shared.begin_reset() && shared.end_reset());
+        assert!(shared.is_open() && shared.word() != before);
+        assert!(shared.begin_reset());
+        assert_eq!(shared.worsen(DeviceState::Closed), DeviceState::Resetting);
+        assert!(!shared.end_reset() && shared.state() == DeviceState::Closed);
     }
 
     #[test]

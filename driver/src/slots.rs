@@ -287,6 +287,31 @@ impl Slots {
         }
     }
 
+    /// Tells a chip that was reset of the contexts that are lent: their memory, their bound pages.
+    ///
+    /// # Errors
+    /// [`ProgramError`]: the chip does not answer.
+    pub fn reprogram(&mut self, controls: &mut Controls, bar: &impl Bar) -> Result<(), ProgramError> {
+        if self.slots.iter().any(|slot| slot.share.owner == Owner::User && slot.lent_to.is_some()) {
+            controls.update_rcv(bar, |rcv| rcv.with_tid_flow_enable(true));
+        }
+        for slot in &self.slots {
+            if let (Some(port), Some(memory)) = (slot.lent_to, &slot.memory) {
+                memory.clear_queue();
+                program(slot.share.ctxt, port, memory, FIRST_TIMEOUT, controls, bar)?;
+                if let Some(expected) = &slot.expected {
+                    expected.rebind(bar);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the chip writes its avail words.
+    pub fn avail(&self) -> &DmaRegion {
+        &self.avail
+    }
+
     /// Takes all memory from the chip, lent or not: the device is closing.
     pub fn withdraw_all(&mut self, controls: &mut Controls, bar: &impl Bar) {
         for slot in &mut self.slots {

@@ -3,8 +3,9 @@
 
 use qhca_driver::event::Event;
 use qhca_driver::link::{Goal, LidAssignment, LinkEvent, Logical, PortChange, SocketChange};
-use qhca_driver::runtime::{Device, Opening, Receiver, Runtime, Transmitter};
+use qhca_driver::runtime::{Device, Opening, Receiver, ResetError, ResetHow, Runtime, Transmitter};
 use qhca_driver::rx::{Arrival, FlowError, FlowId, FlowSettings, Tid};
+use qhca_driver::shared::DeviceState;
 use qhca_driver::tx::sdma::{EngineState, SdmaChange};
 use qhca_driver::tx::{FlushReason, Frame, Payload, SendId, SendOutcome, SubmitError, Submitted};
 use qhca_regs::layout::tid_flow::FlowPsn;
@@ -278,6 +279,77 @@ fn device_that_closes_settles_what_was_in_flight() {
     let header = header(1);
     let gone = card.sender.submit(&Frame::new(PORT, &header, Payload::Dwords(&[1])));
     assert_eq!(gone, Err(SubmitError::Gone));
+}
+
+/// Receivers, senders, bound pages and links are to their owners after a reset what they were before.
+#[test]
+fn traffic_goes_on_after_a_reset_with_the_same_receiver_and_sender() {
+    let mut card = card("cfgctxts=4");
+    let mut receiver = card.device.open_port(PORT).expect("free");
+    let mut user = card.device.open_user(PORT).expect("free");
+    let memory = card.device.map(4096).expect("memory");
+    let tids = user.bind(&memory, 0, 4096).expect("free");
+    card.await_engine();
+    card.sender.sender().track_outcomes(true);
+    let mut long = vec![0; LONG_BYTES];
+    let mut sends = 0;
+    for round in 0..3_u8 {
+        // An odd number of uses of each buffer, so that one that was forgotten would be taken for busy.
+        for n in 0..7 {
+            card.send(Payload::Dwords(&[u32::from(round) * 100 + n]));
+        }
+        assert_eq!(receive(&mut receiver, 7).last(), Some(&(u32::from(round) * 100 + 6)));
+        long[0] = round;
+        assert!(matches!(card.send(Payload::Bytes(&long)), Submitted::Sdma(_)));
+        sends += 1;
+        assert_eq!(receive(&mut receiver, 1), [u32::from(round)]);
+        // One that nobody takes before the reset.
+        card.send(Payload::Dwords(&[0xDEAD]));
+        card.events();
+        let report = card.device.reset(ResetHow::Backend).expect("it returns");
+        assert!(report.took < PATIENCE);
+        assert!(card.events().iter().any(|event| matches!(event, Event::WasReset { .. })));
+        card.await_active();
+        card.await_engine();
+        let flow = FlowId::new(0).expect("a flow");
+        assert_eq!(user.flow(flow), None, "flows are forgotten");
+        user.open_flow(flow, FlowSettings::default()).expect("a device");
+        let header = expected_header(
+            user.context().ctxt().index(),
+            tids[0],
+            u16::from(round) * 16,
+            FlowPsn { flow: 0, generation: 0, seq: 0 },
+        );
+        card.sender.submit(&Frame::new(PORT, &header, Payload::Dwords(&[7; 16]))).expect("a free buffer");
+        let mut came = 0;
+        user.receive(Some(PATIENCE), 4, |arrival| came += usize::from(matches!(arrival, Arrival::Packet(_))));
+        assert_eq!((came, memory.memory().load_u32(64 * usize::from(round))), (1, 7));
+    }
+    let outcomes = card.outcomes(sends);
+    assert!(outcomes.len() >= sends, "{outcomes:?}");
+    assert!(outcomes.iter().map(|(id, _)| id.0).eq(0..outcomes.len() as u64), "one each: {outcomes:?}");
+    assert_eq!(receiver.context().counts().restarts, 3);
+    assert_eq!(receiver.context().counts().malformed, 0);
+    assert_eq!(card.device.state(), DeviceState::Open);
+    let rx = card.device.counters().expect("a device").port_total(PORT, "RxPkt").expect("a counter");
+    assert!((27..1000).contains(&rx), "{rx} packets counted over three resets");
+}
+
+#[test]
+fn device_that_does_not_return_from_its_reset_is_gone_and_says_so() {
+    let mut world = World::new(Seed(1), false);
+    let node = world.add(Config::default());
+    let world = SimWorld::manual(world);
+    let backend = world.open(node).expect("a card that nobody has open");
+    let device = Opening::new(backend).no_links().start(Runtime::Manual).expect("up");
+    world.with(|world| {
+        let now = world.now();
+        world.set_present(node, false, now);
+    });
+    let error = device.reset(ResetHow::Chip).expect_err("it does not answer");
+    assert!(matches!(error, ResetError::DidNotReturn { .. }), "{error}");
+    assert_eq!(device.state(), DeviceState::Gone);
+    assert!(matches!(device.reset(ResetHow::Backend), Err(ResetError::NotOpen { state: DeviceState::Gone })));
 }
 
 /// A packet of PSM's kind for `ctxt`, with 64 bytes of payload.

@@ -58,6 +58,11 @@ impl OverflowAccount {
         Sample::Lost { contexts: lost, packets }
     }
 
+    /// The registers begin anew: the next look sets the mark from which is counted, and the totals stay.
+    pub fn rebase(&mut self) {
+        self.samples = 0;
+    }
+
     /// Packets that `ctxt` has lost, as of the last look.
     pub fn lost(&self, ctxt: Ctxt) -> u64 {
         self.total[ctxt.index()]

@@ -96,6 +96,8 @@ pub struct Worker {
     overflow_seen: bool,
     counts: FaultCounts,
     reports: VecDeque<Report>,
+    /// The device's word as this worker knows it: another one means that it was reset, or is not open.
+    known: u32,
 }
 
 /// What the worker last wrote to the mask registers.
@@ -121,6 +123,7 @@ impl Worker {
             overflow_seen: false,
             counts: FaultCounts::default(),
             reports: VecDeque::with_capacity(REPORTS_MAX),
+            known: setup.shared.word(),
             setup,
         }
     }
@@ -156,14 +159,29 @@ impl Worker {
 
     /// Takes the turn that is wanted, if there is one, and gives the next report. Call it until it gives `None`.
     pub fn poll(&mut self, bar: &impl Bar, now: Instant) -> Option<Report> {
-        if self.reports.is_empty() {
+        if self.setup.shared.word() != self.known && self.setup.shared.is_open() {
+            self.after_reset(bar, now);
+        }
+        if self.reports.is_empty() && self.setup.shared.state() != DeviceState::Resetting {
             self.turn(bar, now);
         }
         self.reports.pop_front()
     }
 
+    /// The device was reset: its masks are as bring-up has left them, its counters begin anew.
+    fn after_reset(&mut self, bar: &impl Bar, now: Instant) {
+        self.known = self.setup.shared.word();
+        self.overflow.rebase();
+        self.overflow_seen = false;
+        self.written = WrittenMasks { device: ErrBits::empty(), ports: [PortErrBits::empty(); 2] };
+        self.start(bar, now);
+    }
+
     /// When [`poll`](Self::poll) is to be called next although nobody asks for it: a masked class may come back.
     pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.setup.shared.state() == DeviceState::Resetting {
+            return None;
+        }
         let limited = self.setup.policy == Policy::Guarded && self.setup.shared.is_open();
         let rearm = if limited { self.storm.poll_timeout() } else { None };
         let turn = self.setup.shared.handover().deadline();

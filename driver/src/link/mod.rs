@@ -229,6 +229,11 @@ impl Links {
         end.socket.as_ref().map(Socket::is_present)
     }
 
+    /// What is wanted of `port` once a cable is there.
+    pub fn wanted(&self, port: Port) -> Option<Goal> {
+        self.ends[port.index()].as_ref().map(|end| end.wanted)
+    }
+
     /// What the cable module of `port` says of itself: `None` if there is none, or as long as it is being read.
     pub fn cable(&self, port: Port) -> Option<&Result<CableInfo, CableError>> {
         self.ends[port.index()].as_ref()?.cable.as_ref()

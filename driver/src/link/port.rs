@@ -163,6 +163,11 @@ impl PortLink {
         self.lid
     }
 
+    /// Whether the port talks to itself.
+    pub fn is_loopback(&self) -> bool {
+        self.ctrl_a.loopback()
+    }
+
     /// Lost links that the chip's counter missed.
     pub const fn downs_missed(&self) -> u64 {
         self.downs_missed

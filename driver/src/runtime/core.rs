@@ -11,6 +11,7 @@ use qhca_irq::plan::{Mode, negotiate};
 use qhca_irq::{ContextSet, Grant, IrqSource, VectorSet, Wake};
 use qhca_regs::{Ctxt, Instant};
 
+use crate::bringup::BringUpRequest;
 use crate::counters::Counters;
 use crate::env::Backend;
 use crate::hca::{Hca, SdmaSetup};
@@ -24,14 +25,28 @@ pub(super) struct Core<B: Backend> {
     pub(super) bar: B::Bar,
     pub(super) mapper: B::Mapper,
     pub(super) counters: Option<Counters>,
+    /// What it was brought up with.
+    pub(super) request: BringUpRequest,
+    /// A source to listen to instead of the one before.
+    pub(super) new_irq: Option<B::Irq>,
     bells: [Option<Arc<EventFd>>; Ctxt::COUNT],
     worker_bell: Option<Arc<EventFd>>,
 }
 
 impl<B: Backend> Core<B> {
-    pub(super) fn new(hca: Hca, backend: B) -> Self {
+    pub(super) fn new(hca: Hca, backend: B, request: BringUpRequest) -> Self {
         let (bar, mapper) = (backend.bar(), backend.mapper());
-        Self { hca, backend, bar, mapper, counters: None, bells: Default::default(), worker_bell: None }
+        Self {
+            hca,
+            backend,
+            bar,
+            mapper,
+            counters: None,
+            request,
+            new_irq: None,
+            bells: Default::default(),
+            worker_bell: None,
+        }
     }
 
     /// Starts the errors' and the counters' accounts and the proof that interrupts arrive.
@@ -97,6 +112,14 @@ impl<B: Backend> Core<B> {
                 self.hca.shared().worsen(DeviceState::Gone);
             }
         }
+    }
+
+    /// Wakes the worker and every context's owner: the device was reset.
+    pub(super) fn wake_everybody(&self) {
+        if let Some(bell) = &self.worker_bell {
+            bell.signal();
+        }
+        self.ring(ContextSet::ALL);
     }
 
     /// Wakes the owners of `contexts`.

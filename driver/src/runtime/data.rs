@@ -15,6 +15,7 @@ use super::device::Inner;
 use crate::dma::DmaRegion;
 use crate::env::{Backend, Clock};
 use crate::rx::{Arrival, Context, Drained, FlowId, FlowSettings, FlowState, Next, Tid, TidError};
+use crate::shared::DeviceState;
 use crate::sys::EventFd;
 use crate::tx::{Frame, SendId, SendOutcome, Sender, SubmitError, Submitted};
 
@@ -89,11 +90,11 @@ impl<B: Backend> Receiver<B> {
     pub fn wait(&mut self, timeout: Option<Duration>) -> bool {
         let until = timeout.map(|timeout| self.clock.now() + timeout);
         loop {
-            if self.context.has_packet() {
+            if self.context.has_packet() || self.context.was_reset() {
                 return true;
             }
             let now = self.clock.now();
-            if !self.inner.shared().is_open() || until.is_some_and(|until| until <= now) {
+            if self.inner.shared().is_over() || until.is_some_and(|until| until <= now) {
                 return false;
             }
             let slice = until.map_or(CHECK_PERIOD, |until| until.since(now).min(CHECK_PERIOD));
@@ -138,7 +139,7 @@ impl<B: Backend> Receiver<B> {
         if self.wait(timeout) {
             return self.poll(budget, sink);
         }
-        let next = if self.inner.shared().is_open() { Next::Wait } else { Next::Gone };
+        let next = if self.inner.shared().is_over() { Next::Gone } else { Next::Wait };
         Drained { entries: 0, next }
     }
 
@@ -195,7 +196,11 @@ impl<B: Backend> Receiver<B> {
     }
 
     fn still_open(&self) -> Result<(), TidError> {
-        if self.inner.shared().is_open() { Ok(()) } else { Err(TidError::Gone) }
+        match self.inner.shared().state() {
+            DeviceState::Open => Ok(()),
+            DeviceState::Resetting => Err(TidError::Resetting),
+            _ => Err(TidError::Gone),
+        }
     }
 
     /// Interrupts that got lost and were made up for.

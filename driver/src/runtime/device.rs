@@ -12,6 +12,7 @@ use super::core::{Core, Listener};
 use super::data::{Receiver, Transmitter};
 use super::error::StartError;
 use super::open::Runtime;
+use super::reset::{ResetError, ResetHow, ResetReport, replace_source};
 use super::threads::{Threads, lock, new_bell};
 use crate::bringup::Report as BringUpReport;
 use crate::contexts::Split;
@@ -335,7 +336,7 @@ impl<B: Backend> Device<B> {
         &self,
         command: impl FnOnce(&mut Core<B>, Instant) -> Result<(), LinkError>,
     ) -> Result<(), LinkError> {
-        if !self.inner.shared.is_open() {
+        if self.inner.shared.is_over() {
             return Err(LinkError::Gone { port: Port::P0 });
         }
         let result = command(&mut self.core(), self.inner.clock.now());
@@ -353,7 +354,7 @@ impl<B: Backend> Device<B> {
             if self.link_status(port).is_some_and(&done) {
                 return true;
             }
-            if self.now() >= until || !self.inner.shared.is_open() {
+            if self.now() >= until || self.inner.shared.is_over() {
                 return false;
             }
             match self.manual {
@@ -433,9 +434,20 @@ impl<B: Backend> Device<B> {
         let now = self.inner.clock.now().max(now);
         let mut core = self.core();
         core.turn(fired, now);
-        if let Some(irq) = core.fall_back(now) {
-            listener.replace(irq);
-        }
+        replace_source(&mut core, &mut listener, now);
+    }
+
+    /// Resets the device and brings it back as it was: contexts, bound pages, senders and links stay what they are to
+    /// their owners. Packets that were in flight are lost; sends by DMA have their outcome. With
+    /// [`Runtime::Manual`] call [`turn`](Self::turn) afterwards.
+    ///
+    /// # Errors
+    /// [`ResetError`]. Unless it was refused, the device is gone then.
+    pub fn reset(&self, how: ResetHow) -> Result<ResetReport, ResetError> {
+        let clock = self.inner.clock.clone();
+        let report = self.core().reset(how, &clock);
+        self.inner.bell.signal();
+        report
     }
 
     /// Closes the device: the chip is made silent, its memory taken from it, its threads end. Receivers and

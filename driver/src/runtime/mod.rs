@@ -21,6 +21,7 @@
 //! | `threads` | the control thread and the worker thread |
 //! | `device` | what an application holds |
 //! | `data` | receiving and sending on the application's threads |
+//! | `reset` | a reset while the device is in use |
 //! | `error` | why a device did not come up |
 
 mod core;
@@ -28,9 +29,11 @@ mod data;
 mod device;
 mod error;
 mod open;
+mod reset;
 mod threads;
 
 pub use data::{Receiver, Transmitter};
 pub use device::{CloseReport, Device};
 pub use error::StartError;
 pub use open::{Opening, Runtime};
+pub use reset::{ResetError, ResetHow, ResetReport};

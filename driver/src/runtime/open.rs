@@ -8,9 +8,10 @@ use qhca_regs::{Instant, Port};
 use super::core::{Core, Listener, take_vectors};
 use super::device::Device;
 use super::error::StartError;
+use super::reset::avail_region;
 use crate::bringup::{BringUp, BringUpError, BringUpRequest, BroughtUp, Hook, Progress};
 use crate::dma::DmaRegion;
-use crate::env::{Backend, Clock, DmaMapper};
+use crate::env::{Backend, Clock};
 use crate::fault::Policy;
 use crate::hca::{Hca, HcaSetup, SdmaSetup};
 use crate::link::{Goal, LidAssignment};
@@ -136,7 +137,7 @@ impl<B: Backend> Opening<B> {
         let Self { mut backend, request, policy, warnings } = self;
         let clock = backend.clock();
         let sdma = sdma_setup(&request.options);
-        let Raised { up, avail, request: plan_request, irq } = raise(&mut backend, request)?;
+        let Raised { up, avail, request: plan_request, irq } = raise(&mut backend, request.clone(), None)?;
         for warning in warnings.iter().cloned().chain(up.report.warnings.iter().map(ToString::to_string)) {
             log::warn!("{}: {warning}", backend.name());
         }
@@ -150,7 +151,7 @@ impl<B: Backend> Opening<B> {
             controls: up.controls,
             avail,
         });
-        let mut core = Core::new(hca, backend);
+        let mut core = Core::new(hca, backend, request);
         core.start(clock.now());
         if let Some(sdma) = sdma {
             core.start_sdma(sdma, clock.now());
@@ -172,18 +173,22 @@ fn sdma_setup(options: &Options) -> Option<SdmaSetup> {
 }
 
 /// What bring-up leaves, with what the caller made for it.
-struct Raised<B: Backend> {
-    up: BroughtUp,
+pub(super) struct Raised<B: Backend> {
+    pub(super) up: BroughtUp,
     avail: DmaRegion,
     request: qhca_irq::PlanRequest,
-    irq: Option<B::Irq>,
+    pub(super) irq: Option<B::Irq>,
 }
 
-/// Runs a bring-up to its end; waits where it says so.
-fn raise<B: Backend>(backend: &mut B, request: BringUpRequest) -> Result<Raised<B>, StartError> {
+/// Runs a bring-up to its end; waits where it says so. The avail words go to `avail_before`, or to new memory.
+pub(super) fn raise<B: Backend>(
+    backend: &mut B,
+    request: BringUpRequest,
+    avail_before: Option<DmaRegion>,
+) -> Result<Raised<B>, StartError> {
     let (bar, clock, mut mapper) = (backend.bar(), backend.clock(), backend.mapper());
     let mut bring_up = BringUp::new(request);
-    let mut avail = None;
+    let (mut avail, mut avail_before) = (None, avail_before);
     let (mut plan_request, mut irq) = (None, None);
     loop {
         match bring_up.poll(&bar, clock.now()) {
@@ -198,7 +203,7 @@ fn raise<B: Backend>(backend: &mut B, request: BringUpRequest) -> Result<Raised<
                 bring_up.give_vectors(plan);
             }
             Progress::Hook(Hook::TakeMemory) => {
-                let region = mapper.map(AVAIL_BYTES).map_err(StartError::Map)?;
+                let region = avail_region(avail_before.take(), AVAIL_BYTES, &mut mapper)?;
                 bring_up.give_memory(region.iova());
                 avail = Some(region);
             }
@@ -230,7 +235,7 @@ fn plan_vectors<B: Backend>(backend: &mut B, request: &qhca_irq::PlanRequest) ->
 }
 
 /// Sleeps until `until` on `clock`, unless the clock stands still: one that others move is theirs to wait for.
-fn nap_until(clock: &impl Clock, until: Instant) {
+pub(super) fn nap_until(clock: &impl Clock, until: Instant) {
     loop {
         let before = clock.now();
         let left = until.since(before).as_nanos();

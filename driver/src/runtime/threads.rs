@@ -16,6 +16,7 @@ use qhca_regs::Instant;
 use super::core::{Core, Listener};
 use super::error::StartError;
 use super::open::{Runtime, thread_name};
+use super::reset::replace_source;
 use crate::env::{Backend, Clock};
 use crate::fault::Worker;
 use crate::hca::event_of;
@@ -136,7 +137,7 @@ fn control<B: Backend>(
         let now = clock.now();
         let deadline = {
             let core = lock(core);
-            if !core.hca.shared().is_open() {
+            if core.hca.shared().is_over() {
                 return;
             }
             core.next_deadline()
@@ -150,8 +151,7 @@ fn control<B: Backend>(
         let fired = listener.listen(now);
         let mut core = lock(core);
         core.turn(fired, now);
-        if let Some(irq) = core.fall_back(now) {
-            listener.replace(irq);
+        if replace_source(&mut core, &mut listener, now) {
             match waiting_set(&listener, bell) {
                 Ok(set) => epoll = set,
                 Err(error) => log::error!("the interrupt line cannot be waited for: {error}"),
@@ -175,7 +175,7 @@ fn work<B: Backend>(
     control_bell: &EventFd,
 ) {
     let shared = worker.shared().clone();
-    while shared.is_open() {
+    while !shared.is_over() {
         let now = clock.now();
         let timeout = worker.poll_timeout().map(|at| at.since(now).as_nanos());
         bell.wait(timeout);
@@ -185,7 +185,7 @@ fn work<B: Backend>(
             shared.events().push(event_of(report));
             reported = true;
         }
-        if reported || shared.has_news() || !shared.is_open() {
+        if reported || shared.has_news() || shared.is_over() {
             control_bell.signal();
         }
     }

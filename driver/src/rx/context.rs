@@ -31,7 +31,7 @@ use super::heads::Heads;
 use super::memory::ContextMemory;
 use super::packet::Arrival;
 use super::reader::{Cursor, Reader};
-use crate::shared::DeviceShared;
+use crate::shared::{DeviceShared, DeviceState};
 
 /// Space is returned to the chip once in so many packets; the stock driver does so every 16 (F-208). The smallest eager
 /// array of a context holds 1024, so the chip does not notice, and half the register writes are saved.
@@ -69,6 +69,8 @@ pub struct Context {
     backlog: u64,
     counts: RxCounts,
     expected: Expected,
+    /// The device's word as this context knows it: another one means that it was reset, or is not open.
+    known: u32,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -82,11 +84,12 @@ impl Context {
             port: setup.port,
             limits: Limits::new(setup.memory.queue_shape(), setup.memory.eager_shape()),
             memory: setup.memory,
-            shared: setup.shared,
             heads,
             backlog: 0,
             counts: RxCounts::default(),
             expected: Expected::new(setup.ctxt),
+            known: setup.shared.word(),
+            shared: setup.shared,
             not_sync: PhantomData,
         }
     }
@@ -148,8 +151,10 @@ impl Context {
     ) -> Drained {
         // The order of a drain does not depend on the time; it is taken all the same, as everything in the core takes it.
         let _ = now;
-        if !self.shared.is_open() {
-            return Drained { entries: 0, next: Next::Gone };
+        if self.shared.word() != self.known
+            && let Some(next) = self.look_what_changed()
+        {
+            return Drained { entries: 0, next };
         }
         self.counts.drains += 1;
         let budget = self.allowance(budget);
@@ -158,6 +163,30 @@ impl Context {
         let drained = flow::drain(&mut taking, budget, RELEASE_EVERY);
         self.account(drained);
         drained
+    }
+
+    /// Whether the device was reset and is usable again: the next drain begins with an empty queue.
+    pub fn was_reset(&self) -> bool {
+        self.shared.word() != self.known && self.shared.is_open()
+    }
+
+    /// The device was reset, is being reset, or is no more. What a drain comes to if it cannot go on.
+    #[cold]
+    fn look_what_changed(&mut self) -> Option<Next> {
+        let word = self.shared.word();
+        match self.shared.state() {
+            DeviceState::Open => {
+                // The chip was told of the queue anew, which begins with its first entry and the first sequence number.
+                let setting = self.heads.setting;
+                self.heads = Heads::new(self.ctxt, self.memory.eager_shape().count(), setting);
+                self.heads.forget_timeout();
+                (self.known, self.backlog) = (word, 0);
+                self.counts.restarts += 1;
+                None
+            }
+            DeviceState::Resetting => Some(Next::Wait),
+            _ => Some(Next::Gone),
+        }
     }
 
     /// How many entries this drain may take.
@@ -225,7 +254,7 @@ impl Context {
     /// entry was overwritten. The entries up to the tail are given up and counted, and reading goes on at the tail.
     /// Returns how many entries were given up.
     pub fn resync(&mut self, bar: &impl Bar) -> usize {
-        if !self.shared.is_open() || self.has_packet() {
+        if self.shared.word() != self.known || self.has_packet() {
             return 0;
         }
         let tail = user::RCV_HDR_TAIL.ctxt(self.ctxt).read(bar);
@@ -251,7 +280,7 @@ impl Context {
     /// Arms the interrupt without a drain: after the chip was set up, or when a poller goes to sleep. Look at the
     /// queue afterwards.
     pub fn arm(&mut self, bar: &impl Bar) {
-        if self.shared.is_open() {
+        if self.shared.word() == self.known {
             self.counts.releases += 1;
             self.counts.rearms += 1;
             self.heads.write(bar, self.heads.setting.count_packets);

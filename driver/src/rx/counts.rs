@@ -42,6 +42,8 @@ pub struct RxCounts {
     pub deepest_backlog: u64,
     /// Times that such a row was longer than three quarters of the eager buffers: the chip was near starving.
     pub low_water: u64,
+    /// Times that the queue began afresh because the device was reset.
+    pub restarts: u64,
     /// Times that the error worker raised the context's budget after an overflow.
     pub boosts: u64,
 }

@@ -93,6 +93,8 @@ pub enum TidError {
         /// The TID.
         tid: Tid,
     },
+    /// The device is being reset. Try again.
+    Resetting,
     /// The device is closed, has failed or is gone, or the context was taken back.
     Gone,
 }
@@ -115,6 +117,7 @@ impl fmt::Display for TidError {
                 write!(f, "memory at {iova:#x} cannot be bound: the chip takes multiples of 2 KiB below 2^48")
             }
             Self::NotBound { tid } => write!(f, "TID {} is not bound", tid.index()),
+            Self::Resetting => f.write_str("the device is being reset: try again"),
             Self::Gone => f.write_str("the context was taken back, or the device is no longer usable"),
         }
     }
@@ -154,6 +157,8 @@ pub struct FlowState {
 #[derive(Debug)]
 struct Table {
     pages: Box<[Option<DmaRegion>]>,
+    /// What the chip was told of each.
+    entries: Box<[Option<ArrayEntry>]>,
     /// Where the next search begins: TIDs are used in turn, so that a late packet for an old one meets nothing new.
     from: usize,
     flows_used: u32,
@@ -172,7 +177,8 @@ impl Expected {
     /// The table of `ctxt`, nothing bound.
     pub fn new(ctxt: Ctxt) -> Self {
         let pages = std::iter::repeat_with(|| None).take(TIDS).collect();
-        let table = Table { pages, from: 0, flows_used: 0, closed: false };
+        let entries = vec![None; TIDS].into();
+        let table = Table { pages, entries, from: 0, flows_used: 0, closed: false };
         Self { ctxt, table: Arc::new(Mutex::new(table)) }
     }
 
@@ -215,6 +221,7 @@ impl Expected {
         for (tid, page) in tids.iter().zip(0..) {
             let entry = entry(first + page * TID_PAGE_BYTES as u64)?;
             table.pages[tid.index()] = Some(region.clone());
+            table.entries[tid.index()] = Some(entry);
             area::RCV_TID_ARRAY.ctxt(self.ctxt).index(tid.0.into()).write(bar, entry.build());
         }
         Ok(tids)
@@ -235,6 +242,7 @@ impl Expected {
             match table.pages[tid.index()].take() {
                 Some(page) => {
                     released.push(page);
+                    table.entries[tid.index()] = None;
                     let entry = area::RCV_TID_ARRAY.ctxt(self.ctxt).index(tid.0.into());
                     entry.write(bar, RcvArrayEntry::default());
                 }
@@ -304,6 +312,17 @@ impl Expected {
         bar.write(user::RCV_EGR_INDEX_TAIL.ctxt(self.ctxt).offset(), 0);
     }
 
+    /// Tells a chip that was reset of the pages again. Flows are forgotten: where they were only the chip knew.
+    pub(crate) fn rebind(&self, bar: &impl Bar) {
+        let mut table = self.lock();
+        table.flows_used = 0;
+        for (tid, entry) in (0..).zip(&table.entries) {
+            if let Some(entry) = entry {
+                area::RCV_TID_ARRAY.ctxt(self.ctxt).index(tid).write(bar, entry.build());
+            }
+        }
+    }
+
     /// Takes everything from the chip: the context is given back, or the device closes. Its last owner's handles
     /// bind nothing any more.
     pub(crate) fn withdraw(&self, bar: &impl Bar) {
@@ -324,6 +343,7 @@ impl Expected {
         device::SCRATCH.read(bar);
         table.flows_used = 0;
         table.pages.iter_mut().for_each(|page| *page = None);
+        table.entries.iter_mut().for_each(|entry| *entry = None);
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -388,6 +408,8 @@ mod tests {
         assert_eq!(log.last(), Some(&Access::Read(device::SCRATCH.offset())));
         assert_eq!(log.len(), 3);
         assert_eq!((Arc::strong_count(&memory), expected.free()), (held - 2, TIDS));
+        expected.rebind(&bar);
+        assert_eq!(bar.take_log(), [], "what was released is not told again");
         assert_eq!(expected.release(&tids, &bar), Err(TidError::NotBound { tid: tids[0] }));
     }
 

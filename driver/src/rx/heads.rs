@@ -35,6 +35,11 @@ impl Heads {
         }
     }
 
+    /// The chip holds another timeout than the setting's: it is written at the next arming.
+    pub(super) fn forget_timeout(&mut self) {
+        self.timeout_written = !self.setting.timeout_ticks;
+    }
+
     /// Returns space, and arms for `counter` packets if it is not 0, in the chip's order (F-208).
     pub(super) fn write(&mut self, bar: &impl Bar, counter: u16) {
         let timeout = self.setting.timeout_ticks;

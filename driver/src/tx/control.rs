@@ -56,6 +56,12 @@ impl SendControl {
         }
     }
 
+    /// The register as another bring-up has left it, with no buffer in flight.
+    pub(crate) fn restart(&self, contents: SendCtrl) {
+        *self.lock() = Shadow::new(contents);
+        self.forget_in_flight();
+    }
+
     /// What the register holds.
     pub fn contents(&self) -> SendCtrl {
         self.lock().get()

@@ -25,7 +25,7 @@ use super::pool::Pool;
 use super::route::{SdmaSide, Submitted};
 use super::sdma::{PACKET_MAX_DWORDS, SMALL_DWORDS, SdmaHome};
 use crate::dma::DmaRegion;
-use crate::shared::DeviceShared;
+use crate::shared::{DeviceShared, DeviceState};
 
 /// Calls that would block before the chip is asked again for its avail words.
 const ASK_AGAIN_AFTER: u64 = 64;
@@ -161,6 +161,8 @@ pub struct Sender {
     /// Dwords above which a packet goes by send DMA if it can.
     pub(super) sdma_above_dwords: usize,
     pub(super) sdma: [Option<SdmaSide>; 2],
+    /// The device's word as this sender knows it: another one means that it was reset, or is not open.
+    pub(super) known: u32,
     /// The control side waits for something that was done here.
     pub(super) answered: bool,
     blocked_in_row: u64,
@@ -201,12 +203,13 @@ impl Sender {
             pool,
             avail,
             control,
-            shared,
             pio_limit_dwords: largest_dwords,
             largest_dwords,
             sdma_above_dwords: SMALL_DWORDS,
             sdma: [None, None],
             answered: false,
+            known: shared.word(),
+            shared,
             blocked_in_row: 0,
             counts: TxCounts::default(),
             slot: None,
@@ -257,13 +260,29 @@ impl Sender {
         {
             return self.submit_elsewise(bar, frame, written);
         }
-        if !self.shared.is_open() {
-            return Err(SubmitError::Gone);
+        if self.shared.word() != self.known {
+            self.look_what_changed()?;
         }
         let Some(buffer) = self.claim(frame, written) else {
             return self.submit_elsewise(bar, frame, written);
         };
         Ok(self.launch(bar, buffer, frame, written))
+    }
+
+    /// The device was reset, is being reset, or is no more.
+    #[cold]
+    pub(super) fn look_what_changed(&mut self) -> Result<(), SubmitError> {
+        let word = self.shared.word();
+        match self.shared.state() {
+            DeviceState::Open => {
+                // The chip has forgotten every packet: what its words say is all there is.
+                self.pool.restart(&avail_image(&self.avail));
+                (self.known, self.blocked_in_row) = (word, 0);
+                Ok(())
+            }
+            DeviceState::Resetting => Err(SubmitError::WouldBlock),
+            _ => Err(SubmitError::Gone),
+        }
     }
 
     /// Claims a buffer, the chip's words looked at if none was known to be free, and sends from it.

@@ -92,6 +92,14 @@ impl Pool {
         Ok(Self::new(buffers?, image))
     }
 
+    /// Believes `image` in everything: the chip was reset and knows of no packet any more.
+    pub fn restart(&mut self, image: &AvailWords) {
+        for (word, image) in image.0.into_iter().enumerate() {
+            self.busy[word] = image >> 1 & CHECK_BITS & self.owned[word];
+            self.check[word] = image & CHECK_BITS & self.owned[word];
+        }
+    }
+
     /// The buffers of the pool, ascending.
     pub fn owned(&self) -> impl Iterator<Item = Buffer> + use<> {
         buffers_in(self.owned)

@@ -57,8 +57,8 @@ impl Sender {
         written: usize,
     ) -> Result<Submitted, SubmitError> {
         self.check(frame, written)?;
-        if !self.shared.is_open() {
-            return Err(SubmitError::Gone);
+        if self.shared.word() != self.known {
+            self.look_what_changed()?;
         }
         match (frame.lane, frame.path) {
             (Lane::Management, _) | (_, Path::Pio) => self.submit_by_pio(bar, frame, written),
@@ -182,6 +182,7 @@ impl SdmaQueue {
     fn look_or_abandon(&mut self, state: DeviceState, bar: &impl Bar) -> bool {
         match state {
             DeviceState::Open => self.look(bar),
+            DeviceState::Resetting => false,
             // What a device that was not silenced yet may still read is not given up: closing it settles the rest.
             DeviceState::Closed | DeviceState::Failed if self.shared().phase() != Phase::Off => false,
             DeviceState::Closed | DeviceState::Failed => self.look(bar),
