@@ -3,7 +3,7 @@
 use qhca::{Opening, SimSetup};
 use qhca_hwtests::{Alone, Check, InWorld, Outcome, count, names, run};
 use qhca_sim::backend::SimDevice;
-use qhca_sim::chip::{Board, Config, EagerFull, Habits, WrongChip, WrongSet};
+use qhca_sim::chip::{Board, Config, Description, EagerFull, Habits, Module, WrongChip, WrongSet};
 use std::collections::BTreeSet;
 
 fn open(config: Config) -> SimDevice {
@@ -21,7 +21,10 @@ fn run_on(config: Config) -> Vec<Check> {
 }
 
 fn right(board: Board) -> Config {
-    Config { board, ..Config::default() }
+    // One module with several pages, one with a single one.
+    let [_, flat] = Config::default().modules;
+    let paged = Module::new(&Description { flat: false, ..Description::default() });
+    Config { board, modules: [Some(paged.with_serial("QHCAPAGED0001")), flat], ..Config::default() }
 }
 
 /// The checks by how they ended, one line each, for messages.

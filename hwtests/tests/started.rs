@@ -168,6 +168,7 @@ fn long_packets_go_by_send_dma_in_order_and_each_has_one_outcome() {
     assert_eq!((queue.head_fallbacks, queue.flushed), (0, 0));
 }
 
+/// B27: one sender, both ways, one order.
 #[test]
 fn short_packets_go_by_programmed_io_and_follow_long_ones_in_order() {
     let mut card = card("");
@@ -224,7 +225,7 @@ fn engine_that_halts_on_an_error_starts_anew_and_goes_on() {
     }
 }
 
-/// B30, B32, B147: a link that goes down settles every send exactly once, and sends go on when it is back.
+/// B30, B32: a link that goes down settles every send exactly once, and sends go on when it is back.
 #[test]
 fn link_that_goes_down_settles_every_send_once() {
     let mut card = card("");
@@ -260,7 +261,7 @@ fn link_that_goes_down_settles_every_send_once() {
     assert!(next >= 60, "{next} sends");
 }
 
-/// B19, B107: outcomes of sends in flight when the device closes, told once, and memory that stays until then.
+/// B19, B35: outcomes of sends in flight when the device closes, told once, and memory that stays until then.
 #[test]
 fn device_that_closes_settles_what_was_in_flight() {
     let mut card = card("");
@@ -281,7 +282,7 @@ fn device_that_closes_settles_what_was_in_flight() {
     assert_eq!(gone, Err(SubmitError::Gone));
 }
 
-/// Receivers, senders, bound pages and links are to their owners after a reset what they were before.
+/// B138: receivers, senders, bound pages and links are to their owners after a reset what they were before.
 #[test]
 fn traffic_goes_on_after_a_reset_with_the_same_receiver_and_sender() {
     let mut card = card("cfgctxts=4");
@@ -333,6 +334,66 @@ fn traffic_goes_on_after_a_reset_with_the_same_receiver_and_sender() {
     assert_eq!(card.device.state(), DeviceState::Open);
     let rx = card.device.counters().expect("a device").port_total(PORT, "RxPkt").expect("a counter");
     assert!((27..1000).contains(&rx), "{rx} packets counted over three resets");
+}
+
+/// B134: resets from two threads with traffic in between are done one after the other, and nothing is left of them.
+#[test]
+fn resets_back_to_back_from_two_threads_leave_a_device_that_works() {
+    let mut card = card("");
+    let mut receiver = card.device.open_port(PORT).expect("free");
+    card.await_engine();
+    let (world, node) = card.device.with_backend(|backend| (backend.world(), backend.node()));
+    let mapped = || world.with(|world| world.host(node).mapped_bytes());
+    let before = mapped();
+    let threads: Vec<_> = (0..2)
+        .map(|_| {
+            let device = card.device.clone();
+            std::thread::spawn(move || (0..10).filter(|_| device.reset(ResetHow::Backend).is_ok()).count())
+        })
+        .collect();
+    while threads.iter().any(|thread| !thread.is_finished()) {
+        let header = header(1);
+        match card.sender.submit(&Frame::new(PORT, &header, Payload::Dwords(&[1]))) {
+            Ok(_) | Err(SubmitError::WouldBlock | SubmitError::SdmaStopped { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+        receiver.receive(Some(Duration::from_millis(1)), 64, |_| ());
+        card.sender.reap(|_, _, _| ());
+    }
+    let resets: usize = threads.into_iter().map(|thread| thread.join().expect("a thread")).sum();
+    assert_eq!(resets, 20);
+    card.await_active();
+    card.await_engine();
+    card.until("silence", |card| {
+        card.sender.reap(|_, _, _| ());
+        receiver.receive(Some(Duration::from_millis(50)), 64, |_| ()).entries == 0
+    });
+    card.send(Payload::Dwords(&[77]));
+    assert_eq!(receive(&mut receiver, 1), [77]);
+    assert_eq!(mapped(), before, "no memory is left over");
+    assert_eq!(receiver.context().counts().malformed, 0);
+}
+
+/// B143: opened and closed again and again, with contexts, engines and bound pages in use, nothing stays behind.
+#[test]
+fn opened_and_closed_again_and_again_nothing_stays_behind() {
+    let mut world = World::new(Seed(1), false);
+    let node = world.add(Config::default());
+    let world = SimWorld::manual(world);
+    for _ in 0..20 {
+        let backend = world.open(node).expect("a card that was given back");
+        let device = Opening::new(backend).no_links().start(Runtime::Manual).expect("up");
+        let mut receiver = device.open_user(PORT).expect("free");
+        let sender = device.open_sender().expect("free");
+        let memory = device.map(4096).expect("memory");
+        receiver.bind(&memory, 0, 4096).expect("free");
+        let report = device.close();
+        assert_eq!(report.contexts_open.len(), 1);
+        drop((receiver, sender, memory, device));
+        let (refused, mapped) =
+            world.with(|world| (world.host(node).refused(), world.host(node).mapped_bytes()));
+        assert_eq!((refused, mapped), (0, 0), "accesses to foreign memory, bytes still mapped");
+    }
 }
 
 #[test]

@@ -114,6 +114,35 @@ fn chip_holds_the_stock_values_afterwards() {
     assert_eq!(brought.controls.send().avail_upd_thld(), 8);
 }
 
+/// B136: whatever its last owner has left, the chip ends up as a fresh one does.
+#[test]
+fn chip_that_its_last_owner_left_dirty_comes_up_as_a_fresh_one() {
+    let (fresh, dirty) = (board(2), board(2));
+    let mut left = vec![
+        (map::RCV_CTRL.offset(), u64::MAX),
+        (map::SEND_CTRL.offset(), 0x2000_0006),
+        (map::INT_MASK.offset(), u64::MAX),
+        (map::RCV_AVAIL_TIMEOUT.index(0).offset(), 7),
+        (map::HW_DIAG_CTRL.offset(), 1 << 61),
+    ];
+    for p in Port::ALL {
+        left.extend([
+            (port::RCV_CTRL.port(p).offset(), u64::MAX),
+            // Send DMA running.
+            (port::SEND_CTRL.port(p).offset(), 0xA08),
+            (port::SEND_IBSLID_ASSIGN.port(p).offset(), 0x1234),
+            (port::SEND_DMA_BUF_MASK.port(p).index(2).offset(), u64::MAX),
+        ]);
+    }
+    left.iter().for_each(|(offset, value)| dirty.set(*offset, *value));
+    up(&fresh, "");
+    up(&dirty, "");
+    for (offset, _) in left {
+        assert_eq!(dirty.peek(offset), fresh.peek(offset), "{offset:#x}");
+    }
+    assert!(dirty.written(map::ERR_CLEAR.offset()).contains(&u64::MAX), "old errors are cleared");
+}
+
 /// The value that reads back of all ones is the mask for good.
 #[test]
 fn error_mask_is_what_the_chip_kept() {

@@ -448,7 +448,7 @@ mod tests {
         assert_eq!(expected.flow(flow, &bar), None);
     }
 
-    /// B142: what outlives its context binds nothing and touches nothing.
+    /// B135: memory goes only after the chip was told; what outlives its context binds nothing and touches nothing.
     #[test]
     fn withdrawn_context_has_no_page_nor_flow_left_and_old_handles_are_told() {
         let (expected, bar, region) = (Expected::new(ctxt()), RecordingBar::default(), region(4096));

@@ -169,7 +169,7 @@ fn each_send_has_one_outcome_and_only_after_the_head_has_passed_all_of_it() {
     assert_eq!((bench.queue.counts().sent, bench.queue.in_flight()), (2, 0));
 }
 
-/// B28: descriptors that run out are said so at once, and space that comes back is announced.
+/// B28, B34: descriptors that run out are said so at once, and space that comes back is announced without a new send.
 #[test]
 fn full_ring_says_so_and_asks_once_to_be_told_of_space() {
     let mut bench = bench(16);
