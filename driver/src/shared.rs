@@ -173,7 +173,7 @@ impl DeviceShared {
     /// Whether registers may be touched, as the fast paths ask it.
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.word() & STATE_MASK == DeviceState::Open.code().into()
+        self.word() & STATE_MASK == u32::from(DeviceState::Open.code())
     }
 
     /// Takes the device one way: a state that is worse than the present one replaces it, and no later interrupt or

@@ -84,6 +84,12 @@ impl<'a, B: Backend> Bench<'a, B> {
         Ok(())
     }
 
+    /// Gives back what the card lost when it reset itself: its place on the bus.
+    pub(crate) fn restore(&mut self) -> Verdict {
+        let restored = self.device.restore_after_chip_reset();
+        restored.map_err(|error| Stop::Fail(format!("the card's place on the bus: {error}")))
+    }
+
     /// The vectors that the host granted.
     pub(crate) fn granted(&self) -> VectorSet {
         self.granted

@@ -18,7 +18,8 @@
 //! expected  expected-receive, flow-generation, flow-sequence, header-suppression, kd-checksum
 //! receive   loopback-packets, queue-wraps, queue-full, eager-full, qp-map, partition-keys, wrong-icrc, counters
 //! interrupt every-vector, every-cause, mask-and-reraise, count-and-timer
-//! error     clear-is-exact, forced-errors
+//! error     clear-is-exact, hardware-error
+//! special   freeze, reset, tail-dma, special-trigger, samples
 //! ```
 
 #![forbid(unsafe_code)]

@@ -94,8 +94,7 @@ impl Packet {
         ];
         let mut header: Vec<u32> = words.map(u32::swap_bytes).to_vec();
         if let Some(flags) = self.kd {
-            let kd =
-                KdHeader { ctxt_low: 0, tid: self.tid, offset_dwords: self.offset_dwords, flags };
+            let kd = KdHeader { ctxt_low: 0, tid: self.tid, offset_dwords: self.offset_dwords, flags };
             let good = u64::from_le_bytes(kd.build(self.len_dwords()));
             // The checksum stands in bits 47 to 32.
             let sum = (good >> 32) as u16;

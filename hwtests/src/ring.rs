@@ -70,11 +70,7 @@ impl Ring {
     }
 
     /// Changes the port's send control; commands are not kept.
-    pub(crate) fn switch<B: Backend>(
-        &self,
-        bench: &Bench<'_, B>,
-        change: impl FnOnce(SendCtrl) -> SendCtrl,
-    ) {
+    pub(crate) fn switch<B: Backend>(&self, bench: &Bench<'_, B>, change: impl FnOnce(SendCtrl) -> SendCtrl) {
         let register = port_regs::SEND_CTRL.port(self.port);
         let control = bench.read(register).with_sdma_cleanup(false);
         bench.write_apart(register, change(control));

@@ -19,7 +19,7 @@ use std::time::Duration as StdDuration;
 
 use qhca_regs::map::device::{self, Control};
 use qhca_regs::status::IntBits;
-use qhca_regs::{Bar, Duration, GONE, Instant, Port, RegValue};
+use qhca_regs::{Duration, GONE, Instant, Port, RegValue};
 
 use super::core::{Core, Listener};
 use super::error::StartError;
@@ -252,7 +252,11 @@ fn wait_for_worker(shared: &DeviceShared, clock: &impl Clock) {
 }
 
 /// The source to listen to from now on, after a reset or a change to the interrupt line.
-pub(super) fn replace_source<B: Backend>(core: &mut Core<B>, listener: &mut Listener<B>, now: Instant) -> bool {
+pub(super) fn replace_source<B: Backend>(
+    core: &mut Core<B>,
+    listener: &mut Listener<B>,
+    now: Instant,
+) -> bool {
     let source = core.new_irq.take().or_else(|| core.fall_back(now));
     let changed = source.is_some();
     if let Some(irq) = source {

@@ -39,7 +39,10 @@ pub(super) fn qsfp<B: Backend>(bench: &mut Bench<'_, B>) -> Verdict {
     for (port, pins) in sockets(bench, &mut gpio)? {
         let info = read(bench, &mut gpio, pins)?;
         ensure!(info.oddities().is_empty(), "{port}: {info}: {:?}", info.oddities());
-        ensure!(!info.vendor.is_empty() && !info.serial.is_empty(), "{port}: a module without a name: {info}");
+        ensure!(
+            !info.vendor.is_empty() && !info.serial.is_empty(),
+            "{port}: a module without a name: {info}"
+        );
         if info.flat {
             continue;
         }
@@ -101,7 +104,9 @@ pub(super) fn qsfp_insert<B: Backend>(bench: &mut Bench<'_, B>) -> Verdict {
             bench.enable_interrupts(Source::AssertGpio.mask());
             bench.pause(Duration::from_millis(1));
             if !bench.surroundings.plug_module(port, is_in) {
-                return Err(Stop::Skip("nobody here can pull a cable module and push it in again".to_owned()));
+                return Err(Stop::Skip(
+                    "nobody here can pull a cable module and push it in again".to_owned(),
+                ));
             }
             let fired = bench.wait_for(Duration::from_millis(50));
             let what = if is_in { "pushed in" } else { "pulled" };

@@ -74,7 +74,11 @@ impl Table {
     }
 
     /// Sends `packet` and takes its entry, if it has one.
-    fn send<B: Backend>(&mut self, bench: &mut Bench<'_, B>, packet: &Packet) -> Result<Option<Received>, Stop> {
+    fn send<B: Backend>(
+        &mut self,
+        bench: &mut Bench<'_, B>,
+        packet: &Packet,
+    ) -> Result<Option<Received>, Stop> {
         bench.send(buffer(4)?, packet);
         let received = self.context.next();
         if let Some(received) = &received {
@@ -95,7 +99,11 @@ pub(super) fn expected_receive<B: Backend>(bench: &mut Bench<'_, B>) -> Verdict 
         let packet = table.packet(seq, GENERATION, offset, KdFlags::empty());
         let received = entry(table.send(bench, &packet)?, "an expected packet")?;
         ensure_eq!(received.rhf.kind(), PacketType::Expected, "the type of an expected packet");
-        ensure!(received.rhf.errors().is_empty(), "an expected packet in order has {:?}", received.rhf.errors());
+        ensure!(
+            received.rhf.errors().is_empty(),
+            "an expected packet in order has {:?}",
+            received.rhf.errors()
+        );
         ensure!(!received.rhf.uses_egr_buf(), "an expected packet used an eager buffer");
         ensure!(received.header == packet.header(), "the header of an expected packet differs");
         ensure!(table.holds(&packet), "the payload is not at dword {offset} of its page");
@@ -107,7 +115,11 @@ pub(super) fn expected_receive<B: Backend>(bench: &mut Bench<'_, B>) -> Verdict 
     let mut stray = table.packet(3, GENERATION, 0, KdFlags::empty());
     stray.tid = qhca_regs::layout::KdTid::Tid(TID + 1);
     let received = entry(table.send(bench, &stray)?, "a packet for a TID without a page")?;
-    ensure!(received.rhf.errors().contains(RhfErrors::TID), "a TID without a page gives {:?}", received.rhf.errors());
+    ensure!(
+        received.rhf.errors().contains(RhfErrors::TID),
+        "a TID without a page gives {:?}",
+        received.rhf.errors()
+    );
     Ok(())
 }
 
@@ -151,7 +163,10 @@ fn goes_on<B: Backend>(bench: &mut Bench<'_, B>, table: &mut Table) -> Verdict {
     ensure!(!flow.seq_mismatch && !flow.gen_mismatch, "a flow that was opened anew still has {flow:?}");
     let packet = table.packet(0, GENERATION, 40, KdFlags::empty());
     let received = entry(table.send(bench, &packet)?, "a packet of a flow that was opened anew")?;
-    ensure!(received.rhf.errors().is_empty() && table.holds(&packet), "a flow that was opened anew does not work");
+    ensure!(
+        received.rhf.errors().is_empty() && table.holds(&packet),
+        "a flow that was opened anew does not work"
+    );
     Ok(())
 }
 
@@ -160,7 +175,10 @@ pub(super) fn header_suppression<B: Backend>(bench: &mut Bench<'_, B>) -> Verdic
     let mut table = open(bench, true)?;
     for seq in 0..3 {
         let packet = table.packet(seq, GENERATION, 20 * seq, KdFlags::HDR_SUPP);
-        ensure!(table.send(bench, &packet)?.is_none(), "packet {seq} has an entry, though in order and asked not to");
+        ensure!(
+            table.send(bench, &packet)?.is_none(),
+            "packet {seq} has an entry, though in order and asked not to"
+        );
         ensure!(table.holds(&packet), "the payload of packet {seq} is not in its page");
     }
     let asks = table.packet(3, GENERATION, 60, KdFlags::empty());
@@ -180,7 +198,10 @@ pub(super) fn kd_checksum<B: Backend>(bench: &mut Bench<'_, B>) -> Verdict {
     let received = table.send(bench, &packet)?;
     let told = received.is_some_and(|received| received.rhf.errors().contains(RhfErrors::KHDR));
     let errors = bench.read(port_regs::ERR_STATUS.port(table.port));
-    ensure!(told || errors.contains(PortErrBits::RCV_HDR_ERR), "a wrong checksum is told by nothing, {errors:?}");
+    ensure!(
+        told || errors.contains(PortErrBits::RCV_HDR_ERR),
+        "a wrong checksum is told by nothing, {errors:?}"
+    );
     ensure!(!table.holds(&packet), "the payload of a header with a wrong checksum was written");
     Ok(())
 }

@@ -9,6 +9,7 @@ mod link;
 mod receive;
 mod sdma;
 mod send;
+mod special;
 
 use crate::bench::Bench;
 use crate::check::Verdict;
@@ -18,7 +19,7 @@ use qhca_driver::env::Backend;
 pub(crate) type Scenario<'a, B> = fn(&mut Bench<'a, B>) -> Verdict;
 
 /// How many scenarios there are.
-const COUNT: usize = 40;
+const COUNT: usize = 45;
 
 macro_rules! scenarios {
     ($($name:literal: $path:path;)*) => {
@@ -72,6 +73,11 @@ scenarios! {
     "count-and-timer": interrupt::count_and_timer;
     "clear-is-exact": error::clear_is_exact;
     "hardware-error": error::hardware_error;
+    "freeze": special::freeze;
+    "reset": special::reset;
+    "tail-dma": special::tail_dma;
+    "special-trigger": special::special_trigger;
+    "samples": special::samples;
 }
 
 /// The scenarios' names.

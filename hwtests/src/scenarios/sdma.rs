@@ -140,7 +140,8 @@ pub(super) fn errors<B: Backend>(bench: &mut Bench<'_, B>) -> Verdict {
         let packet = Packet::new(ring.port, 20, case as u32);
         let dwords = packet.dwords();
         let start = ring.place(&dwords);
-        let (first, last) = (Flags { first: true, ..Flags::default() }, Flags { last: true, ..Flags::default() });
+        let (first, last) =
+            (Flags { first: true, ..Flags::default() }, Flags { last: true, ..Flags::default() });
         let whole = Flags { first: true, last: true, ..Flags::default() };
         match case {
             0 => ring.push(start, 0, dwords.len(), last)?,
@@ -175,9 +176,8 @@ fn works_after_a_clean_up<B: Backend>(
     context: &mut Context,
 ) -> Verdict {
     ring.clean_up(bench);
-    let cleaned = bench.until(SOON, |bench| {
-        bench.read(port_regs::SEND_DMA_HEAD.port(ring.port)).send_dma_head() == 0
-    });
+    let cleaned =
+        bench.until(SOON, |bench| bench.read(port_regs::SEND_DMA_HEAD.port(ring.port)).send_dma_head() == 0);
     ensure!(cleaned, "{}: SendDmaHead is not 0 after a clean-up", ring.port);
     bench.settle(SOON);
     ring.clear_errors(bench);
