@@ -124,6 +124,25 @@ impl Clock for MonotonicClock {
     }
 }
 
+/// How send buffers are mapped into this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PioMapping {
+    /// Each store goes to the bus by itself.
+    Uncached,
+    /// The processor may combine stores to bursts.
+    WriteCombining,
+}
+
+impl fmt::Display for PioMapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Uncached => "uncached",
+            Self::WriteCombining => "write-combining",
+        })
+    }
+}
+
 /// How far a reset reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -173,6 +192,12 @@ pub trait Backend: Send + 'static {
 
     /// Lets the interrupt line fire again. Called after each interrupt in mode [`Mode::Intx`], never in another.
     fn unmask_line(&mut self) {}
+
+    /// How the send buffers are mapped, if they are: then the speed of copies into them is measured once when the device
+    /// is started. Nothing to measure for a device whose stores are calls.
+    fn pio_mapping(&self) -> Option<PioMapping> {
+        None
+    }
 
     /// A source that wakes for `vectors`. Each granted vector is given to one source at most.
     ///

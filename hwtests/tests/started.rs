@@ -1,6 +1,7 @@
 //! The started driver on the simulated card: send DMA with its outcomes, expected receive, cable modules, and errors that
 //! the card is made to have.
 
+use qhca_driver::env::{Backend, MonotonicClock, PioMapping, ResetKind};
 use qhca_driver::event::Event;
 use qhca_driver::link::{Goal, LidAssignment, LinkEvent, Logical, PortChange, SocketChange};
 use qhca_driver::runtime::{Device, Opening, Receiver, ResetError, ResetHow, Runtime, Transmitter};
@@ -8,10 +9,12 @@ use qhca_driver::rx::{Arrival, FlowError, FlowId, FlowSettings, Tid};
 use qhca_driver::shared::DeviceState;
 use qhca_driver::tx::sdma::{EngineState, SdmaChange};
 use qhca_driver::tx::{FlushReason, Frame, Payload, SendId, SendOutcome, SubmitError, Submitted};
+use qhca_irq::plan::Mode;
 use qhca_regs::layout::tid_flow::FlowPsn;
 use qhca_regs::layout::{KdFlags, KdHeader, KdTid};
-use qhca_regs::status::PortErrBits;
-use qhca_regs::{Duration, Lid, Port};
+use qhca_regs::map::device as registers;
+use qhca_regs::status::{HwErrBits, PortErrBits};
+use qhca_regs::{Duration, Lid, Port, Vector};
 use qhca_sim::backend::{SimDevice, SimWorld};
 use qhca_sim::chip::{Board, Config, Injection, Module};
 use qhca_sim::vtime::Seed;
@@ -411,6 +414,106 @@ fn device_that_does_not_return_from_its_reset_is_gone_and_says_so() {
     assert!(matches!(error, ResetError::DidNotReturn { .. }), "{error}");
     assert_eq!(device.state(), DeviceState::Gone);
     assert!(matches!(device.reset(ResetHow::Backend), Err(ResetError::NotOpen { state: DeviceState::Gone })));
+}
+
+/// B05 (b): a chip that its logic analyser alone has frozen is set going again, and traffic goes on.
+#[test]
+fn chip_frozen_by_its_analyser_alone_is_thawed_and_goes_on() {
+    let mut card = card("");
+    let mut receiver = card.device.open_port(PORT).expect("free");
+    card.await_engine();
+    let bar = card.device.bar();
+    let mask = registers::HW_ERR_MASK.read(&bar);
+    registers::HW_ERR_MASK.write(&bar, mask | HwErrBits::LA_TRIGGERED);
+    card.events();
+    card.inject(Injection::Hardware(HwErrBits::LA_TRIGGERED));
+    let mut seen = Vec::new();
+    card.until("the thaw", |card| {
+        seen.extend(card.events());
+        let told = |event: &Event| matches!(event, Event::Error(report) if report.frozen);
+        seen.iter().any(told) && !registers::CONTROL.read(&bar).freeze_mode()
+    });
+    assert_eq!(card.device.state(), DeviceState::Open);
+    card.await_engine();
+    card.send(Payload::Dwords(&[5]));
+    assert_eq!(receive(&mut receiver, 1), [5]);
+}
+
+/// B05 (a): a parity error is fatal: one event, and nothing is sent any more.
+#[test]
+fn parity_error_is_fatal_once() {
+    let mut card = card("");
+    card.events();
+    card.inject(Injection::Hardware(HwErrBits::IBC_BUS_FROM_SPC_PARITY_ERR_0));
+    let mut seen = Vec::new();
+    card.until("the end", |card| {
+        seen.extend(card.events());
+        card.device.state() == DeviceState::Failed
+    });
+    let header = header(1);
+    let refused = card.sender.submit(&Frame::new(PORT, &header, Payload::Dwords(&[1])));
+    assert_eq!(refused, Err(SubmitError::Gone));
+    let _report = card.device.close();
+    seen.extend(card.events());
+    assert_eq!(seen.iter().filter(|event| event.is_final()).count(), 1, "{seen:?}");
+}
+
+/// A card whose send buffers are mapped so that each store goes to the bus by itself.
+struct Uncached(SimDevice);
+
+impl Backend for Uncached {
+    type Bar = <SimDevice as Backend>::Bar;
+    type Mapper = <SimDevice as Backend>::Mapper;
+    type Irq = <SimDevice as Backend>::Irq;
+    type Clock = MonotonicClock;
+
+    fn bar(&self) -> Self::Bar {
+        self.0.bar()
+    }
+    fn mapper(&self) -> Self::Mapper {
+        self.0.mapper()
+    }
+    fn clock(&self) -> Self::Clock {
+        MonotonicClock::new()
+    }
+    fn name(&self) -> String {
+        self.0.name()
+    }
+    fn grant_vectors(&mut self, mode: Mode, wanted: usize) -> std::io::Result<usize> {
+        self.0.grant_vectors(mode, wanted)
+    }
+    fn irq_source(&mut self, vectors: &[Vector]) -> std::io::Result<Self::Irq> {
+        self.0.irq_source(vectors)
+    }
+    fn reset(&mut self) -> std::io::Result<ResetKind> {
+        self.0.reset()
+    }
+    fn pio_mapping(&self) -> Option<PioMapping> {
+        Some(PioMapping::Uncached)
+    }
+}
+
+/// B01, B02: slow copies are told once, with the mapping and the rate, and packets stay right.
+#[test]
+fn slow_send_buffers_are_told_once_with_mapping_and_rate() {
+    let mut world = World::new(Seed(1), false);
+    let node = world.add(Config::default());
+    let world = SimWorld::start(world).expect("a thread");
+    let backend = Uncached(world.open(node).expect("a card that nobody has open"));
+    let device = Opening::new(backend).no_links().start(Runtime::Threads).expect("up");
+    let told: Vec<String> = device
+        .bring_up_report()
+        .warnings
+        .iter()
+        .map(ToString::to_string)
+        .filter(|text| text.contains("MiB/s"))
+        .collect();
+    // A store into the model is a call under a lock: far below what a bus takes.
+    let [told] = told.as_slice() else { panic!("{told:?}") };
+    assert!(told.starts_with("send buffers are mapped uncached and take "), "{told}");
+    assert!(!told.contains("combining"), "{told}");
+    let mut sender = device.open_sender().expect("free");
+    assert_eq!(sender.sender().free_buffers(), 130, "128 small ones and two for management");
 }
 
 /// A packet of PSM's kind for `ctxt`, with 64 bytes of payload.

@@ -4,7 +4,9 @@ use super::steps::Step;
 use crate::board::IdentifyError;
 use crate::contexts::{CountWarning, CountsError, SplitError, SplitWarning};
 use crate::eeprom::EepromError;
+use crate::env::PioMapping;
 use crate::link::LinkError;
+use crate::tx::CopyRate;
 use core::fmt;
 use qhca_regs::{Duration, Port};
 
@@ -130,6 +132,13 @@ pub enum BringUpWarning {
         /// The port.
         port: Port,
     },
+    /// Copies into send buffers are slow.
+    PioSlow {
+        /// How the buffers are mapped.
+        mapping: PioMapping,
+        /// What was measured.
+        rate: CopyRate,
+    },
     /// Something about board or EEPROM.
     Remark(String),
 }
@@ -148,6 +157,11 @@ impl fmt::Display for BringUpWarning {
             Self::Eeprom(error) => write!(f, "no GUID: {error}"),
             Self::EepromSlow { waited } => write!(f, "no GUID: the EEPROM was not read within {waited}"),
             Self::Credits { port } => write!(f, "{port}: RxCreditVL* do not read back as written"),
+            Self::PioSlow { mapping, rate } => write!(
+                f,
+                "send buffers are mapped {mapping} and take {} MiB/s: sends cost more than they should",
+                rate.mib_per_s().unwrap_or_default()
+            ),
             Self::Remark(text) => f.write_str(text),
         }
     }

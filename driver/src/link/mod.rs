@@ -15,7 +15,7 @@
 //! There is no subnet manager here: with static LIDs each end makes its own port active.
 
 use crate::gpio::Gpio;
-use crate::ports::Ports;
+use crate::ports::{Ports, Speeds};
 use core::fmt;
 use qhca_regs::{Bar, Instant, Lid, Port};
 
@@ -34,7 +34,7 @@ pub use address::{AddressError, PortAddress};
 pub use cable::CableInfo;
 pub use command::{Command, FORBIDDEN, Forbidden};
 pub use module::CableError;
-pub use port::{COMMAND_ATTEMPTS, COMMAND_WITHIN, Goal, LinkChange, PortLink};
+pub use port::{COMMAND_ATTEMPTS, COMMAND_WITHIN, Choices, Goal, Heartbeat, LinkChange, PortLink, Width};
 pub use request::{PortAction, PortRequest, RequestPoll, UnknownAction};
 pub use setup::PortSetup;
 pub use socket::{Socket, SocketChange};
@@ -115,6 +115,11 @@ pub enum LinkError {
         /// IB port number.
         ib_port: u8,
     },
+    /// The board brings none of the speeds out to the port.
+    NoSpeed {
+        /// The port.
+        port: Port,
+    },
     /// The device no longer answers.
     Gone {
         /// The port whose status was read.
@@ -134,6 +139,7 @@ impl fmt::Display for LinkError {
                  low LMC bits 0"
             ),
             Self::NoPort { ib_port } => write!(f, "IB port {ib_port} is not in use on this device"),
+            Self::NoSpeed { port } => write!(f, "{port} of this board has none of these speeds"),
             Self::Gone { port } => {
                 write!(f, "IBCStatusA of {port} reads all ones: the device no longer answers")
             }
@@ -311,6 +317,49 @@ impl Links {
     /// [`LinkError::NoPort`].
     pub fn set_loopback(&mut self, port: Port, on: bool, bar: &impl Bar) -> Result<(), LinkError> {
         self.end(port)?.link.set_loopback(on, bar);
+        Ok(())
+    }
+
+    /// Sets which widths and speeds the link of `port` may have; speeds that the board does not bring out are left out.
+    /// Do it while the port is switched off, then set its goal.
+    ///
+    /// # Errors
+    /// [`LinkError::NoPort`]; [`LinkError::NoSpeed`] if none of the speeds is the board's.
+    pub fn set_rates(
+        &mut self,
+        port: Port,
+        speeds: Speeds,
+        width: Width,
+        bar: &impl Bar,
+    ) -> Result<(), LinkError> {
+        let possible = self.ports.speeds(port) & speeds;
+        if possible.is_empty() {
+            return Err(LinkError::NoSpeed { port });
+        }
+        self.end(port)?.link.set_rates(possible, width, bar);
+        Ok(())
+    }
+
+    /// Makes the choices of speed, width and heartbeat that were made before a reset.
+    ///
+    /// # Errors
+    /// [`LinkError::NoPort`].
+    pub fn choose(&mut self, port: Port, choices: Choices, bar: &impl Bar) -> Result<(), LinkError> {
+        self.end(port)?.link.choose(choices, bar);
+        Ok(())
+    }
+
+    /// Sets whether `port` sends heartbeats.
+    ///
+    /// # Errors
+    /// [`LinkError::NoPort`].
+    pub fn set_heartbeat(
+        &mut self,
+        port: Port,
+        heartbeat: Heartbeat,
+        bar: &impl Bar,
+    ) -> Result<(), LinkError> {
+        self.end(port)?.link.set_heartbeat(heartbeat, bar);
         Ok(())
     }
 

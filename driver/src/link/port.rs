@@ -14,6 +14,7 @@ use super::setup::{self, PortSetup};
 use super::state::{LinkStatus, Logical, Physical, Speed};
 use super::{LidAssignment, LinkError};
 use crate::control::separate;
+use crate::ports::Speeds;
 use qhca_regs::map::counter;
 use qhca_regs::map::port::{self, IbcCtrlA, IbcCtrlB, IbcStatusB};
 use qhca_regs::{Bar, Duration, GONE, Instant, Port, RegValue};
@@ -38,6 +39,35 @@ pub enum Goal {
     /// On, and made active by this driver.
     Active,
 }
+
+/// How many lanes a link may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Width {
+    /// One.
+    X1 = 0,
+    /// Four.
+    #[default]
+    X4 = 1,
+    /// As many as both ends have: four, else one.
+    Auto = 3,
+}
+
+/// Whether a port sends heartbeats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Heartbeat {
+    /// No.
+    Off,
+    /// Yes, and a far end that does not answer takes the link down.
+    On,
+    /// Yes, if the far end knows them.
+    #[default]
+    Auto,
+}
+
+/// What was chosen of a link: speeds, width, heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choices(IbcCtrlB);
 
 /// What happened to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,6 +267,49 @@ impl PortLink {
     pub fn set_loopback(&mut self, on: bool, bar: &impl Bar) {
         self.ctrl_a = self.ctrl_a.with_loopback(on);
         port::IBC_CTRL_A.port(self.port).write(bar, self.ctrl_a);
+        separate(bar);
+    }
+
+    /// Sets which widths and speeds the link may have. It keeps what it has until it trains anew.
+    ///
+    /// Source: F-137.
+    pub fn set_rates(&mut self, speeds: Speeds, width: Width, bar: &impl Bar) {
+        let dlid = (self.ctrl_b.ib_dlid(), self.ctrl_b.ib_dlid_mask());
+        let heartbeat = (self.ctrl_b.hrtbt_enb(), self.ctrl_b.hrtbt_auto());
+        self.ctrl_b = setup::ctrl_b(self.ctrl_b, speeds)
+            .with_ib_num_channels(width as u8)
+            .with_ib_dlid(dlid.0)
+            .with_ib_dlid_mask(dlid.1)
+            .with_hrtbt_enb(heartbeat.0)
+            .with_hrtbt_auto(heartbeat.1);
+        port::IBC_CTRL_B.port(self.port).write(bar, self.ctrl_b);
+        separate(bar);
+    }
+
+    /// Sets whether the port sends heartbeats, whose loss takes the link down.
+    ///
+    /// Source: F-244.
+    pub fn set_heartbeat(&mut self, heartbeat: Heartbeat, bar: &impl Bar) {
+        let (enabled, auto) = match heartbeat {
+            Heartbeat::Off => (false, false),
+            Heartbeat::On => (true, false),
+            Heartbeat::Auto => (true, true),
+        };
+        self.ctrl_b = self.ctrl_b.with_hrtbt_enb(enabled).with_hrtbt_auto(auto);
+        port::IBC_CTRL_B.port(self.port).write(bar, self.ctrl_b);
+        separate(bar);
+    }
+
+    /// Speeds, width and heartbeat as they were chosen, to be [`choose`](Self::choose)n again after a reset.
+    pub fn choices(&self) -> Choices {
+        Choices(self.ctrl_b)
+    }
+
+    /// Makes the same choices as another link of the port has made.
+    pub fn choose(&mut self, choices: Choices, bar: &impl Bar) {
+        let dlid = (self.ctrl_b.ib_dlid(), self.ctrl_b.ib_dlid_mask());
+        self.ctrl_b = choices.0.with_ib_dlid(dlid.0).with_ib_dlid_mask(dlid.1);
+        port::IBC_CTRL_B.port(self.port).write(bar, self.ctrl_b);
         separate(bar);
     }
 

@@ -339,6 +339,32 @@ fn rate_is_speed_times_lanes() {
     assert_eq!((status.rate_tenth_gbps(), status.speed()), (400, Speed::Qdr));
 }
 
+/// The choices of speed, width and heartbeat, each leaving the others and the LID as they were.
+#[test]
+fn rates_and_heartbeat_are_chosen_without_disturbing_each_other_or_the_lid() {
+    let bar = obedient();
+    let mut links = Links::new(Ports::from_speed_mask(7), Gpio::new());
+    links.add(brought_up(&bar), None);
+    let lid = LidAssignment::new(Lid(0x21), 0).expect("a unicast LID");
+    links.set_lid(P0, lid, &bar).expect("a port");
+    let ctrl_b = |bar: &ScriptBar| IbcCtrlB(bar.peek(port::IBC_CTRL_B.port(P0).offset()));
+    links.set_heartbeat(P0, Heartbeat::On, &bar).expect("a port");
+    links.set_rates(P0, Speeds::DDR, Width::X1, &bar).expect("a port");
+    let seen = ctrl_b(&bar);
+    assert_eq!((seen.sd_speed_sdr(), seen.sd_speed_ddr(), seen.sd_speed_qdr()), (false, true, false));
+    assert_eq!((seen.ib_num_channels(), seen.ib_enhanced_mode(), seen.sd_speed()), (0, false, false));
+    assert_eq!((seen.hrtbt_enb(), seen.hrtbt_auto(), seen.ib_dlid()), (true, false, 0x21));
+    links.set_rates(P0, Speeds::all(), Width::Auto, &bar).expect("a port");
+    links.set_heartbeat(P0, Heartbeat::Off, &bar).expect("a port");
+    let seen = ctrl_b(&bar);
+    assert_eq!((seen.ib_num_channels(), seen.ib_enhanced_mode(), seen.sd_speed()), (3, true, true));
+    assert_eq!((seen.hrtbt_enb(), seen.ib_dlid()), (false, 0x21));
+    let mut qdr_only = Links::new(Ports::from_speed_mask(4), Gpio::new());
+    qdr_only.add(brought_up(&bar), None);
+    let refused = qdr_only.set_rates(P0, Speeds::SDR, Width::X4, &bar);
+    assert_eq!(refused, Err(LinkError::NoSpeed { port: P0 }));
+}
+
 #[test]
 fn lid_is_written_to_filter_and_checks() {
     let bar = obedient();

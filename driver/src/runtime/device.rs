@@ -21,7 +21,10 @@ use crate::dma::DmaRegion;
 use crate::env::{Backend, Clock};
 use crate::event::Event;
 use crate::identity::Identity;
-use crate::link::{CableError, CableInfo, Command, Goal, LidAssignment, LinkError, LinkStatus};
+use crate::link::{
+    CableError, CableInfo, Command, Goal, Heartbeat, LidAssignment, LinkError, LinkStatus, Width,
+};
+use crate::ports::Speeds;
 use crate::shared::{DeviceShared, DeviceState};
 use crate::slots::{LendError, Wanted};
 use crate::sys::EventFd;
@@ -330,6 +333,22 @@ impl<B: Backend> Device<B> {
     /// [`LinkError`].
     pub fn set_loopback(&self, port: Port, on: bool) -> Result<(), LinkError> {
         self.command(|core, _| core.hca.links_mut().set_loopback(port, on, &core.bar))
+    }
+
+    /// Sets which widths and speeds a port's link may have. Do it while the port is switched off, then set its goal.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub fn set_rates(&self, port: Port, speeds: Speeds, width: Width) -> Result<(), LinkError> {
+        self.command(|core, _| core.hca.links_mut().set_rates(port, speeds, width, &core.bar))
+    }
+
+    /// Sets whether a port sends heartbeats, whose loss takes the link down.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub fn set_heartbeat(&self, port: Port, heartbeat: Heartbeat) -> Result<(), LinkError> {
+        self.command(|core, _| core.hca.links_mut().set_heartbeat(port, heartbeat, &core.bar))
     }
 
     fn command(

@@ -3,20 +3,22 @@
 use std::time::Duration as StdDuration;
 
 use qhca_irq::VectorPlan;
-use qhca_regs::{Instant, Port};
+use qhca_regs::{Buffer, Instant, Port};
 
 use super::core::{Core, Listener, take_vectors};
 use super::device::Device;
 use super::error::StartError;
 use super::reset::avail_region;
-use crate::bringup::{BringUp, BringUpError, BringUpRequest, BroughtUp, Hook, Progress};
+use crate::bringup::{
+    BringUp, BringUpError, BringUpRequest, BringUpWarning, BroughtUp, ErrorMasks, Hook, Progress,
+};
 use crate::dma::DmaRegion;
 use crate::env::{Backend, Clock};
 use crate::fault::Policy;
 use crate::hca::{Hca, HcaSetup, SdmaSetup};
 use crate::link::{Goal, LidAssignment};
 use crate::options::Options;
-use crate::tx::sdma;
+use crate::tx::{PioCheck, PioVerdict, sdma};
 
 /// Bytes that are mapped for the avail words.
 const AVAIL_BYTES: usize = 4096;
@@ -141,23 +143,45 @@ impl<B: Backend> Opening<B> {
         for warning in warnings.iter().cloned().chain(up.report.warnings.iter().map(ToString::to_string)) {
             log::warn!("{}: {warning}", backend.name());
         }
+        let up_masks = up.masks;
         let hca = Hca::new(HcaSetup {
             policy,
             request: plan_request,
             plan: up.plan,
             split: up.split,
-            masks: up.masks,
+            masks: up_masks,
             links: up.links,
             controls: up.controls,
             avail,
         });
+        let slow = check_pio(&hca, &mut backend, up_masks);
         let mut core = Core::new(hca, backend, request);
         core.start(clock.now());
         if let Some(sdma) = sdma {
             core.start_sdma(sdma, clock.now());
         }
         log::info!("{}: {} is up", core.backend.name(), up.identity.chip);
-        Device::launch(core, Listener::new(irq), clock, up.identity, up.report, runtime)
+        let mut report = up.report;
+        report.warnings.extend(slow);
+        Device::launch(core, Listener::new(irq), clock, up.identity, report, runtime)
+    }
+}
+
+/// The small send buffer from which the speed of copies is measured: one of the kernel's, before anybody sends.
+const MEASURED_BUFFER: usize = 127;
+
+/// Measures the speed of copies into send buffers, if they are mapped. Says one warning if it is low.
+fn check_pio<B: Backend>(hca: &Hca, backend: &mut B, masks: ErrorMasks) -> Option<BringUpWarning> {
+    let (mapping, buffer) = (backend.pio_mapping()?, Buffer::new(MEASURED_BUFFER)?);
+    let check = PioCheck { buffer, control: hca.send_control(), err_mask: masks.device };
+    let rate = check.run(&backend.bar(), &backend.clock());
+    match rate.verdict() {
+        PioVerdict::Slow(rate) => {
+            let warning = BringUpWarning::PioSlow { mapping, rate };
+            log::warn!("{}: {warning}", backend.name());
+            Some(warning)
+        }
+        PioVerdict::Fast(_) | PioVerdict::Unknown => None,
     }
 }
 

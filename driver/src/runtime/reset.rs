@@ -27,7 +27,7 @@ use super::open::{Raised, nap_until, raise};
 use crate::bringup::BringUpRequest;
 use crate::env::{Backend, Clock, DmaMapper, ResetKind};
 use crate::event::Event;
-use crate::link::{Goal, LidAssignment, LinkError, Links};
+use crate::link::{Choices, Goal, LidAssignment, LinkError, Links};
 use crate::shared::{DeviceShared, DeviceState};
 
 /// How long calls of data threads are given to end before the chip is reset.
@@ -135,13 +135,15 @@ struct Wish {
     goal: Goal,
     lid: LidAssignment,
     loopback: bool,
+    choices: Choices,
 }
 
 fn wishes(links: &Links) -> Vec<Wish> {
     let of = |port| {
         let link = links.link(port)?;
         let goal = links.wanted(port)?;
-        Some(Wish { port, goal, lid: link.lid(), loopback: link.is_loopback() })
+        let (lid, loopback, choices) = (link.lid(), link.is_loopback(), link.choices());
+        Some(Wish { port, goal, lid, loopback, choices })
     };
     Port::ALL.into_iter().filter_map(of).collect()
 }
@@ -227,6 +229,7 @@ impl<B: Backend> Core<B> {
     fn grant_wishes(&mut self, wishes: &[Wish], now: Instant) -> Result<(), LinkError> {
         let (links, bar) = (self.hca.links_mut(), &self.bar);
         for wish in wishes {
+            links.choose(wish.port, wish.choices, bar)?;
             if wish.loopback {
                 links.set_loopback(wish.port, true, bar)?;
             }
