@@ -10,7 +10,7 @@ use crate::fail::{Failure, Status};
 use crate::target::Target;
 use crate::ui::Ui;
 use qhca_driver::identity::Identity;
-use qhca_driver::link::{Logical, Physical};
+use qhca_driver::link::{CableError, CableInfo, Logical, Physical};
 use qhca_driver::options::Options;
 use qhca_regs::Port;
 
@@ -33,6 +33,9 @@ pub(crate) struct Args {
     /// GUIDs of the ports only
     #[arg(short, long, group = "form")]
     port_list: bool,
+    /// What the cable modules say of themselves, instead of the ports
+    #[arg(long, group = "form", conflicts_with = "no_link")]
+    cables: bool,
     /// Do not bring the device up; links show as they are found
     #[arg(long)]
     no_link: bool,
@@ -53,6 +56,9 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
         false => Target::open_up(&args.device, &Options::default(), ui)?,
     };
     target.wait_for_links(ui);
+    if args.cables {
+        return show_cables(&target, args.port.as_deref(), ui);
+    }
     let identity = target.identity()?;
     for remark in identity.remarks() {
         ui.warning(&format!("{}: {remark}", target.name));
@@ -67,6 +73,84 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
         }
         (false, port) => ui.text(&text(args, &ca, port))?,
     }
+    Ok(Status::Done)
+}
+
+/// One port's cable, as scripts read it. Nothing is known of an empty cage but that.
+#[derive(Debug, serde::Serialize)]
+struct CableView {
+    port: u8,
+    present: bool,
+    kind: Option<String>,
+    vendor: Option<String>,
+    part: Option<String>,
+    revision: Option<String>,
+    serial: Option<String>,
+    length_m: Option<u8>,
+    technology: Option<String>,
+    attenuation_db: Option<[u8; 2]>,
+    oddities: Vec<String>,
+    error: Option<String>,
+}
+
+impl CableView {
+    fn new(port: u8, cable: Option<Result<CableInfo, CableError>>) -> Self {
+        let present = cable.is_some();
+        let (info, error) = match cable {
+            Some(Ok(info)) => (Some(info), None),
+            Some(Err(error)) => (None, Some(format!("{error}: {}", error.cause))),
+            None => (None, None),
+        };
+        let text = |of: fn(&CableInfo) -> &str| info.as_ref().map(|info| of(info).to_owned());
+        Self {
+            port,
+            present,
+            kind: info.as_ref().map(CableInfo::kind),
+            vendor: text(|info| &info.vendor),
+            part: text(|info| &info.part),
+            revision: text(|info| &info.revision),
+            serial: text(|info| &info.serial),
+            length_m: info.as_ref().map(|info| info.length_m).filter(|metres| *metres != 0),
+            technology: info.as_ref().map(|info| info.technology.to_string()),
+            attenuation_db: info.as_ref().map(|info| info.attenuation_db),
+            oddities: info.as_ref().map(CableInfo::oddities).unwrap_or_default(),
+            error,
+        }
+    }
+}
+
+fn show_cables(target: &Target, port: Option<&str>, ui: &Ui) -> Result<Status, Failure> {
+    let ports = target.identity()?.chip.board.ports;
+    let numbers: Vec<(Port, u8)> =
+        ports.iter().filter_map(|port| Some((port, ports.ib_number(port)?))).collect();
+    let chosen: Vec<(Port, u8)> = match port {
+        None => numbers.clone(),
+        Some(text) => numbers.iter().copied().filter(|(_, number)| number.to_string() == text).collect(),
+    };
+    if let Some(text) = port.filter(|_| chosen.is_empty()) {
+        let valid: Vec<String> = numbers.iter().map(|(_, number)| number.to_string()).collect();
+        return Err(Failure::bad_input(format!("{text:?} is no port of this device"))
+            .remedy(format!("valid: {}", valid.join(", "))));
+    }
+    let cable = |port| target.device().and_then(|device| device.cable(port));
+    if ui.json {
+        let views = chosen.into_iter().map(|(port, number)| CableView::new(number, cable(port)));
+        views.collect::<Vec<_>>().iter().try_for_each(|view| ui.json(view))?;
+        return Ok(Status::Done);
+    }
+    let mut text = String::new();
+    for (port, number) in chosen {
+        text += &match cable(port) {
+            None => format!("port {number}: no cable module\n"),
+            Some(Err(error)) => format!("port {number}: {error}: {}\n", error.cause),
+            Some(Ok(info)) => {
+                let odd: String =
+                    info.oddities().iter().map(|odd| format!("port {number}: odd: {odd}\n")).collect();
+                format!("port {number}: {info}\n{odd}")
+            }
+        };
+    }
+    ui.text(&text)?;
     Ok(Status::Done)
 }
 
