@@ -7,7 +7,8 @@
 //!   select ─► 20 ms ─► bytes 0 to 2 ─► flat? no: page select 127 := 0 ─► bytes 128 to 255, 16 a piece ─► release ─► 20 ms
 //! ```
 //!
-//! A module that does not answer is tried once more and then left: its link comes up with default tuning.
+//! After a write a module may be busy and leave its address unacknowledged; it is asked until it answers, a bounded
+//! number of times. A module that does not answer is tried once more and then left: its link comes up with default tuning.
 //!
 //! Source: F-123, F-240. The stock driver selects the module anew for each piece; that one selection serves for all
 //! of them is a **guess** (F-242).
@@ -32,6 +33,12 @@ const PIECE_BYTES: usize = 16;
 const PAGE_SELECT: u8 = 127;
 /// First byte of the page.
 const PAGE_START: usize = 128;
+/// How often a module that was written to is asked before it counts as not answering (F-125).
+const POLLS_AFTER_WRITE: u32 = 100;
+/// Rest between two of these.
+///
+/// TIMEOUT: ours; together they outlast the 40 ms that a module may take over a write.
+const POLL_AFTER: Duration = Duration::from_micros(500);
 /// How often a module is tried.
 const ATTEMPTS: u32 = 2;
 /// Rest before another try.
@@ -93,6 +100,8 @@ pub struct ModuleReader {
     /// First byte that was not read yet.
     at: usize,
     attempts: u32,
+    /// How often it may still leave its address unacknowledged, being busy with what was written.
+    polls_left: u32,
     not_before: Instant,
     result: Option<Result<CableInfo, CableError>>,
 }
@@ -106,6 +115,7 @@ impl ModuleReader {
             bytes: Box::new([0; MODULE_BYTES]),
             at: 0,
             attempts: 0,
+            polls_left: 0,
             not_before: Instant::ZERO,
             result: None,
         }
@@ -130,7 +140,7 @@ impl ModuleReader {
             Step::Select => {
                 gpio.set(self.pins.modsel_n, self.pins.modsel_n, 0, bar);
                 self.attempts += 1;
-                self.at = 0;
+                (self.at, self.polls_left) = (0, 0);
                 self.rest(now, SELECT_REST)
             }
             Step::Next => self.begin_piece(now),
@@ -173,11 +183,16 @@ impl ModuleReader {
                 ModulePoll::More(until)
             }
             TransferPoll::Done(bytes) => {
+                self.polls_left = if selects { POLLS_AFTER_WRITE } else { 0 };
                 self.take(&bytes);
                 match self.at {
                     MODULE_BYTES.. => self.release(Some(Ok(CableInfo::parse(&self.bytes))), gpio, bar, now),
                     _ => self.rest(now, Duration::ZERO),
                 }
+            }
+            TransferPoll::Failed(TwsiError::NoAck { .. }) if self.polls_left > 0 => {
+                self.polls_left -= 1;
+                self.rest(now, POLL_AFTER)
             }
             TransferPoll::Failed(cause) => {
                 let error = CableError { bytes_read: self.at, cause };

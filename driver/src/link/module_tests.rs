@@ -56,6 +56,20 @@ fn module_with_pages_is_told_to_show_page_0_before_the_page_is_read() {
 }
 
 #[test]
+fn module_that_is_busy_with_its_page_is_asked_until_it_answers_and_not_for_ever() {
+    let mut bytes = golden();
+    bytes[2] = 0;
+    seal(&mut bytes);
+    for (busy, answers) in [(40, true), (1000, false)] {
+        let bar = ScriptBar::reset();
+        BusMemory { busy_after_write: busy, ..module(&bytes) }.attach(&bar);
+        let (info, took) = read(&bar);
+        assert_eq!(info.is_ok(), answers, "busy for {busy}: {info:?}");
+        assert!(took < Instant::ZERO + Duration::from_millis(800), "{took:?}");
+    }
+}
+
+#[test]
 fn module_that_does_not_answer_is_tried_again_and_then_given_up() {
     let bar = ScriptBar::reset();
     BusMemory::default().attach(&bar);

@@ -26,6 +26,8 @@ pub(crate) struct BusMemory {
     pub(crate) pointer: usize,
     /// Another address that it answers to.
     pub(crate) address: Option<u8>,
+    /// Addresses that it leaves unacknowledged after a write.
+    pub(crate) busy_after_write: usize,
     /// Registers that were written, with what.
     pub(crate) written: Vec<(u8, u8)>,
 }
@@ -113,6 +115,7 @@ impl BusMemory {
             }
             State::Written => {
                 self.written.push((self.pointer as u8, byte));
+                self.deaf_for = self.busy_after_write;
                 self.pointer += 1;
                 true
             }

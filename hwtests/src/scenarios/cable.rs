@@ -50,7 +50,16 @@ pub(super) fn qsfp<B: Backend>(bench: &mut Bench<'_, B>) -> Verdict {
         bench.pause(Duration::from_millis(20));
         let page = |bench: &mut Bench<'_, B>, gpio: &mut Gpio, number: u8| {
             transfer(bench, gpio, Transfer::write(MODULE, 127, &[number]))?;
-            transfer(bench, gpio, Transfer::read(MODULE, 128, 16))
+            // A module that was written to may be busy for a while.
+            let mut read = transfer(bench, gpio, Transfer::read(MODULE, 128, 16));
+            for _ in 0..100 {
+                if read.is_ok() {
+                    break;
+                }
+                bench.pause(Duration::from_millis(1));
+                read = transfer(bench, gpio, Transfer::read(MODULE, 128, 16));
+            }
+            read
         };
         let (other, zero) = (page(bench, &mut gpio, 3)?, page(bench, &mut gpio, 0)?);
         gpio.set(pins.modsel_n, pins.modsel_n, pins.modsel_n, bench.bar());
