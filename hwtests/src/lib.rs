@@ -13,7 +13,7 @@
 //! identity  identify, eager-partitions, scratch, eeprom, avail-address
 //! link      link-up, link-change-interrupts, active-needs-armed, link-width, link-speed
 //! cable     qsfp, qsfp-insert
-//! send      avail-image, disarm, launch-rule, port-selection, credits
+//! send      avail-image, disarm, launch-rule, port-selection
 //! sdma      sdma-head, sdma-halt, sdma-generation, sdma-interrupt, sdma-errors
 //! expected  expected-receive, flow-generation, flow-sequence, header-suppression, kd-checksum
 //! receive   loopback-packets, queue-wraps, queue-full, eager-full, qp-map, partition-keys, wrong-icrc, counters

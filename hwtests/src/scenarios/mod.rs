@@ -19,7 +19,7 @@ use qhca_driver::env::Backend;
 pub(crate) type Scenario<'a, B> = fn(&mut Bench<'a, B>) -> Verdict;
 
 /// How many scenarios there are.
-const COUNT: usize = 46;
+const COUNT: usize = 45;
 
 macro_rules! scenarios {
     ($($name:literal: $path:path;)*) => {
@@ -49,7 +49,6 @@ scenarios! {
     "disarm": send::disarm;
     "launch-rule": send::launch_rule;
     "port-selection": send::port_selection;
-    "credits": send::credits;
     "sdma-head": sdma::head;
     "sdma-halt": sdma::halt;
     "sdma-generation": sdma::generation;

@@ -117,19 +117,3 @@ pub(super) fn port_selection<B: Backend>(bench: &mut Bench<'_, B>) -> Verdict {
     }
     Ok(())
 }
-
-/// Credits that a packet took come back whole: many times as much as the receive buffer holds passes through it.
-pub(super) fn credits<B: Backend>(bench: &mut Bench<'_, B>) -> Verdict {
-    const PACKETS: u32 = 400;
-    let (port, mut context) = ready(bench, 64)?;
-    for round in 0..PACKETS {
-        let packet = Packet::new(port, 500, round);
-        bench.send(buffer(round as usize % 32)?, &packet);
-        let received = context.expect(&packet).map_err(|stop| match stop {
-            Stop::Fail(why) => Stop::Fail(format!("packet {round} of {PACKETS}: {why}")),
-            skip @ Stop::Skip(_) => skip,
-        })?;
-        context.give_back(bench, &received, 0);
-    }
-    Ok(())
-}
