@@ -119,6 +119,11 @@ impl VfioUserDevice {
     /// Resets the function, and lets it answer and reach memory again.
     fn reset_function(&self) -> Result<(), VfioUserError> {
         self.connection.ask(&Request::DeviceReset, &[], |_| Ok(()))?;
+        self.enable()
+    }
+
+    /// Lets the function answer to memory accesses and reach memory.
+    fn enable(&self) -> Result<(), VfioUserError> {
         let command = self.read_config(COMMAND, 2)? as u16;
         self.write_config(COMMAND, &(command | COMMAND_ENABLE).to_le_bytes())
     }
@@ -222,6 +227,10 @@ impl Backend for VfioUserDevice {
     fn reset(&mut self) -> io::Result<ResetKind> {
         self.reset_function()?;
         Ok(ResetKind::Function)
+    }
+
+    fn restore_after_chip_reset(&mut self) -> io::Result<()> {
+        Ok(self.enable()?)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is seldom used: the freeze, the chip's own reset, tail by DMA, launch by a trigger word, sample counters.
 
 use super::send::{buffer, ctxt, ready};
-use crate::bench::{Bench, SOON};
+use crate::bench::Bench;
 use crate::check::{Stop, Verdict, ensure, ensure_eq};
 use crate::context::Context;
 use crate::packet::Packet;
@@ -125,7 +125,7 @@ pub(super) fn samples<B: Backend>(bench: &mut Bench<'_, B>) -> Verdict {
     const SENT: u64 = 5;
     let (port, mut context) = ready(bench, 64)?;
     for round in 0..2 {
-        bench.write(port_regs::PS_INTERVAL.port(port), 1000 * TICKS_PER_US);
+        bench.write(port_regs::PS_INTERVAL.port(port), 50_000 * TICKS_PER_US);
         bench.write(port_regs::PS_START.port(port), 1);
         bench.settle(Duration::from_micros(5));
         let send = |bench: &mut Bench<'_, B>, context: &mut Context, n| {
@@ -142,7 +142,8 @@ pub(super) fn samples<B: Backend>(bench: &mut Bench<'_, B>) -> Verdict {
             bench.read(port_regs::PS_STAT.port(port)) != 0,
             "PSStat says done in the middle of the interval"
         );
-        let done = bench.until(SOON, |bench| bench.read(port_regs::PS_STAT.port(port)) == 0);
+        let done =
+            bench.until(Duration::from_millis(500), |bench| bench.read(port_regs::PS_STAT.port(port)) == 0);
         ensure!(done, "PSStat does not say that the interval is over");
         send(bench, &mut context, 99)?;
         for (what, register) in
