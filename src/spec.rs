@@ -111,6 +111,9 @@ fn parse_pci(text: &str) -> Option<PciAddress> {
         device: hex(device, 2)? as u8,
         function: hex(function, 1)? as u8,
     };
+    // A planted fault, for the proof that the fuzzer reaches this far: a function that no device has.
+    #[cfg(canary)]
+    let address = PciAddress { function: address.function & !8, ..address };
     (address.device < 32 && address.function < 8).then_some(address)
 }
 

@@ -29,6 +29,18 @@ fn every_counter_is_listed_once_for_each_port() {
 }
 
 #[test]
+fn device_that_is_up_shows_its_totals_beside_the_registers() {
+    let cold = json_of(&["counters", "-d", "sim:qle7340"]);
+    assert!(cold["device"][0]["total"].is_null(), "nobody has counted");
+    let up = json_of(&["counters", "-d", "sim:qle7340", "--up"]);
+    let lists = [&up["device"], &up["ports"][0]["counters"]];
+    let counters: Vec<_> = lists.iter().flat_map(|list| list.as_array().into_iter().flatten()).collect();
+    assert!(counters.len() > 50 && counters.iter().all(|counter| counter["total"].is_u64()), "{up}");
+    // The counters were at 0 when the account began, or started later: no total exceeds its register by a wrap.
+    assert!(counters.iter().all(|c| c["total"].as_u64() < Some(1 << 32)), "{up}");
+}
+
+#[test]
 fn ipath_names_stand_in_the_order_of_ipathfs() {
     let text = stdout_of(&["counters", "--ipath", "-d", "sim:qle7340"]);
     let names: Vec<&str> = text.lines().map(|line| line.split(':').next().unwrap_or(line)).collect();

@@ -7,7 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use qhca_driver::tx::Pool;
-use qhca_fuzz::{Bytes, CANARY};
+use qhca_fuzz::Bytes;
 use qhca_regs::layout::AvailWords;
 use qhca_regs::{Buffer, Port};
 
@@ -43,8 +43,6 @@ fuzz_target!(|input: &[u8]| {
         }
         let free = indices.clone().filter(|&index| lent[index].is_none()).count();
         assert_eq!(pool.free_count(), free);
-        let is_planted = CANARY && free == 0 && count > 2;
-        assert!(!is_planted, "planted fault: a pool without a free buffer");
     }
 });
 

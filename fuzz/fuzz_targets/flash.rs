@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use qhca_fuzz::{Bytes, CANARY};
+use qhca_fuzz::Bytes;
 use qhca_regs::layout::flash::LEN_BYTES;
 use qhca_regs::layout::{Flash, FlashError};
 
@@ -50,6 +50,4 @@ fn check(flash: &Flash) {
     assert_eq!(again.comment, flash.comment);
     // Blanks between a short prefix and the number are not kept.
     assert!(again.serial == flash.serial || flash.serial.as_str().contains(' '), "{:?}", flash.serial);
-    let is_planted = CANARY && flash.guid_count == 3 && flash.hours_on >= 0x8000;
-    assert!(!is_planted, "planted fault: three GUIDs and half of all hours");
 }

@@ -8,7 +8,7 @@
 use libfuzzer_sys::fuzz_target;
 use qhca_errdecode::Scope;
 use qhca_errdecode::log_line::{parse_word, words_in};
-use qhca_fuzz::{Bytes, CANARY};
+use qhca_fuzz::Bytes;
 
 fuzz_target!(|input: &[u8]| {
     let mut bytes = Bytes::new(input);
@@ -35,7 +35,5 @@ fn check_line(line: &str, given: Option<Scope>) {
         assert!(given.is_none_or(|given| given == scope), "{line:?}");
         assert!(lower.contains(&format!("{word:x}")), "{word:#x} is not in {line:?}");
         assert!(!report.to_string().is_empty());
-        let is_planted = CANARY && scope == Scope::Hardware && word == 0;
-        assert!(!is_planted, "planted fault: HwErrStatus 0 in a log line");
     }
 }

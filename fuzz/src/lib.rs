@@ -1,9 +1,9 @@
 //! What the fuzz targets share.
 //!
 //! A target takes bytes, shapes them with [`Bytes`] into calls of one parser, and checks the answers against
-//! something slower and more obvious. Each has a *canary*: a small fault that exists only under `--cfg canary`, placed
-//! where the fuzzer must steer to reach it. `canaries.sh` builds with it and fails unless every one is found, so a
-//! target that has gone blind is noticed.
+//! something slower and more obvious. For each there is a *canary*: a small fault in the code under test that exists
+//! only under `--cfg canary`, placed where the fuzzer must steer to reach it. `canaries.sh` builds with it and fails
+//! unless every one is found, so a target that has gone blind is noticed.
 
 #![forbid(unsafe_code)]
 
@@ -54,5 +54,5 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// Whether this build has its canaries.
-pub const CANARY: bool = cfg!(canary);
+pub mod registers;
+pub mod wire;

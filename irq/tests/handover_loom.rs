@@ -31,6 +31,14 @@ impl World {
         })
     }
 
+    /// An error has come and been handed over, and a thread of its own runs the turns that are wanted.
+    fn with_a_worker_on_its_way() -> (Arc<Self>, thread::JoinHandle<bool>) {
+        let world = Self::new();
+        world.interrupt(1, false);
+        let shared = world.clone();
+        (world, thread::spawn(move || shared.work()))
+    }
+
     /// An error comes and its interrupt hands it over.
     fn interrupt(&self, bits: u64, urgent: bool) -> Scheduled {
         self.status.fetch_or(bits, Ordering::Release);
@@ -99,12 +107,7 @@ fn of_two_interrupts_at_once_one_wakes_the_worker_and_both_reasons_arrive() {
 #[test]
 fn urgency_is_seen_by_a_turn_and_never_hidden_before() {
     loom::model(|| {
-        let world = World::new();
-        world.interrupt(1, false);
-        let worker = {
-            let world = world.clone();
-            thread::spawn(move || world.work())
-        };
+        let (world, worker) = World::with_a_worker_on_its_way();
         assert_eq!(world.interrupt(2, true), Scheduled::Wake, "a newly urgent turn wakes");
         let urgent_then = worker.join().unwrap();
         let visible = world.handover.is_urgent();
@@ -119,12 +122,7 @@ fn urgency_is_seen_by_a_turn_and_never_hidden_before() {
 #[test]
 fn two_workers_never_run_a_turn_at_once_and_lose_nothing() {
     loom::model(|| {
-        let world = World::new();
-        world.interrupt(1, false);
-        let other = {
-            let world = world.clone();
-            thread::spawn(move || world.work())
-        };
+        let (world, other) = World::with_a_worker_on_its_way();
         world.interrupt(2, true);
         world.work();
         other.join().unwrap();
@@ -137,12 +135,7 @@ fn two_workers_never_run_a_turn_at_once_and_lose_nothing() {
 #[test]
 fn a_close_that_races_with_interrupt_and_turn_leaves_nothing_running() {
     loom::model(|| {
-        let world = World::new();
-        world.interrupt(1, false);
-        let worker = {
-            let world = world.clone();
-            thread::spawn(move || world.work())
-        };
+        let (world, worker) = World::with_a_worker_on_its_way();
         let close = world.handover.close();
         if close == Close::Quiet {
             assert!(!world.in_turn.load(Ordering::Acquire), "quiet while a turn touches registers");

@@ -1,7 +1,7 @@
 //! `compare [--rounds N] [--gate] [NAME…]`: runs comparisons and prints ratios with their bars.
 //!
 //! `cargo run --release -p qhca-bench --bin compare -- decode copy`. Without names, all of them. With `--gate` a missed
-//! bar makes the exit status 1; a bar that is known to be out of reach says why and does not.
+//! bar makes the exit status 1; a bar that is known to be out of reach says why, and is held at what is reached instead.
 
 #![forbid(unsafe_code)]
 

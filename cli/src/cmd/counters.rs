@@ -1,7 +1,8 @@
 //! `qhca counters`: every counter of the chip, or those of ipathfs under the names that scripts know.
 //!
 //! What is printed is what the chip's registers hold now. Most of them have 32 bits and wrap; only a driver that has
-//! the device open sees every wrap and counts on in 64 bits. Nothing is ever reset by looking.
+//! the device open sees every wrap and counts on in 64 bits: with `--up`, its totals since bring-up stand beside the
+//! registers. Nothing is ever reset by looking.
 
 use crate::args::DeviceArg;
 use crate::fail::{Failure, Status};
@@ -46,6 +47,7 @@ struct Reading {
     value: u64,
     unit: &'static str,
     bits: u8,
+    total: Option<u64>,
     register: String,
     #[serde(skip)]
     is_listed: bool,
@@ -74,14 +76,31 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
 
 fn read_all(target: &Target) -> Result<All, Failure> {
     let ports = target.chip()?.board.ports;
-    let device = table::DEVICE.iter().map(|info| read(target, info, 0)).collect::<Result<_, _>>()?;
+    let mut device: Vec<_> =
+        table::DEVICE.iter().map(|info| read(target, info, 0)).collect::<Result<_, _>>()?;
     let numbered = ports.iter().filter_map(|port| Some((port, ports.ib_number(port)?)));
     let of_port = numbered.map(|(port, number)| {
         let shift = port.index() as u32 * PORT_STRIDE_BYTES;
         let counters = table::PORT.iter().map(|info| read(target, info, shift)).collect::<Result<_, _>>()?;
         Ok(OfPort { port: number, counters })
     });
-    Ok(All { device, ports: of_port.collect::<Result<_, Failure>>()? })
+    let mut of_ports = of_port.collect::<Result<Vec<_>, Failure>>()?;
+    if let Some(open) = target.device() {
+        let totals =
+            open.counters().map_err(|e| Failure::new(Status::Device, format!("{}: {e}", target.name)))?;
+        add_totals(&mut device, totals.device());
+        for (of_port, port) in of_ports.iter_mut().zip(ports.iter()) {
+            add_totals(&mut of_port.counters, totals.port(port));
+        }
+    }
+    Ok(All { device, ports: of_ports })
+}
+
+/// The driver's totals beside the registers they are counted from: both stand in the order of the table.
+fn add_totals(readings: &mut [Reading], totals: impl Iterator<Item = (&'static CounterInfo, u64)>) {
+    for (reading, (_, total)) in readings.iter_mut().zip(totals) {
+        reading.total = Some(total);
+    }
 }
 
 /// Reads one counter by one access. All ones is a value only if the device still answers.
@@ -96,7 +115,8 @@ fn read(target: &Target, info: &CounterInfo, shift: u32) -> Result<Reading, Fail
         Width::Bits32 | Width::Level => (word & 0xFFFF_FFFF, 32),
         Width::Bits64 => (word, 64),
     };
-    Ok(Reading { name: info.name, value, unit: info.unit.name(), bits, register, is_listed: info.is_listed })
+    let (unit, is_listed) = (info.unit.name(), info.is_listed);
+    Ok(Reading { name: info.name, value, unit, bits, total: None, register, is_listed })
 }
 
 fn text(all: &All) -> String {
@@ -110,8 +130,9 @@ fn text(all: &All) -> String {
 }
 
 fn write_line(text: &mut String, reading: &Reading) {
-    let Reading { name, value, unit, bits, register, .. } = reading;
-    let _ = writeln!(text, "  {name:<24} {value:>20} {unit:<8} {bits}-bit {register}");
+    let Reading { name, value, unit, bits, total, register, .. } = reading;
+    let total = total.map(|total| format!(", {total} since bring-up")).unwrap_or_default();
+    let _ = writeln!(text, "  {name:<24} {value:>20} {unit:<8} {bits}-bit {register}{total}");
 }
 
 fn ipath_text(all: &All) -> String {

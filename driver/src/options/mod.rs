@@ -147,6 +147,9 @@ impl Parsed {
             return Err(OptionError::NotANumber { name, value: quotable(value), range });
         };
         let fitting = u32::try_from(number).ok().filter(|&number| range.holds(number));
+        // A planted fault, for the proof that the fuzzer reaches this far: one more than the range allows is taken.
+        #[cfg(canary)]
+        let fitting = fitting.or(u32::try_from(number).ok().filter(|&n| n > 16 && range.holds(n - 1)));
         let used = match (fitting, info.outside) {
             (Some(number), _) => number,
             (None, Outside::MendedTo(used)) => {

@@ -205,7 +205,8 @@ pub(super) struct Machine {
     /// Vectors whose message has come and whose handler has not begun.
     signalled: VectorSet,
     driver_timer: Option<(Instant, Timer)>,
-    stalled_until: Option<Instant>,
+    /// When the stall began and ended, once it has.
+    stalled: Option<(Instant, Instant)>,
     fault_at: Option<Instant>,
     sends_off_at: Option<Instant>,
 }
@@ -242,7 +243,7 @@ impl Machine {
             engine.schedule(stall, Event::Inject(error));
         }
         if let Some(after) = case.hardware_fault {
-            engine.schedule(stall + costs.stall + after, Event::HardwareFault);
+            engine.schedule(start + after, Event::HardwareFault);
         }
         Self {
             packet_cost: Distribution::Jitter(costs.receive, costs.receive_jitter),
@@ -263,7 +264,7 @@ impl Machine {
             packets: setup.packets,
             signalled: VectorSet::EMPTY,
             driver_timer: None,
-            stalled_until: None,
+            stalled: None,
             fault_at: None,
             sends_off_at: None,
         }
@@ -471,8 +472,9 @@ impl Machine {
     /// The stall: the core is busy with something else.
     pub(super) fn stall(&mut self) {
         self.path = Path::Stall;
+        let from = self.engine.now();
         self.spend(self.labels.stall, self.costs.stall);
-        self.stalled_until = Some(self.engine.now());
+        self.stalled = Some((from, self.engine.now()));
     }
 
     /// Ends a turn that began when `reads` registers had been read.
@@ -488,7 +490,12 @@ impl Machine {
 
     /// When the stall ended, which is when the measurement begins.
     pub(super) fn stalled_until(&self) -> Option<Instant> {
-        self.stalled_until
+        self.stalled.map(|(_, until)| until)
+    }
+
+    /// Whether `at` lies in the stall, in which the core runs no driver.
+    pub(super) fn is_in_stall(&self, at: Instant) -> bool {
+        self.stalled.is_some_and(|(from, until)| (from..until).contains(&at))
     }
 
     /// The sums so far.

@@ -10,8 +10,10 @@
 //!                                                     through a bar that charges 1 us a read, 80 ns a write
 //! ```
 //!
-//! The sending card trains the link and stands for the wire: its packets are made at the receiver's end of the cable,
-//! since what the sender spends is not part of the question.
+//! The sending card trains the link and stands for the wire: its packets are made at the receiver's end of the cable. They
+//! could be sent by PIO through the second card, at about half again the time of a run. But then their arrivals would
+//! hang on that card's buffers and on the credits which the receiver grants, thus on the policy under test, and a row
+//! could no longer be told against one control: a share compares what was made of the same arrivals.
 //!
 //! The experiment adds costs and nothing else: what happens on an error is decided by the driver's policy, what the
 //! chip does by the chip model, and every figure in the table comes out of the run.

@@ -150,6 +150,14 @@ impl RealTime {
         })
     }
 
+    /// Runs `policy` without a control beside it; its share is then 0.
+    ///
+    /// # Errors
+    /// It cannot be brought up.
+    pub fn run_alone(&self, policy: Policy) -> Result<RealTimeRow, StormError> {
+        Ok(self.run_policy(policy)?.row(0.0))
+    }
+
     fn run_policy(&self, policy: Policy) -> Result<Timed, StormError> {
         let pair = self.bring_up(policy)?;
         let mut receiver = pair.receiver.open_port(PORT).map_err(StormError::bring_up)?;

@@ -33,7 +33,7 @@ pub struct Case {
     pub seed: Seed,
     /// Costs and load.
     pub costs: Costs,
-    /// When a hardware error strikes, counted from the stall's end; never if `None`.
+    /// When a hardware error strikes, counted from the end of bring-up; never if `None`.
     pub hardware_fault: Option<Duration>,
 }
 
@@ -58,8 +58,11 @@ pub struct Detail {
     pub turns: (u64, u64),
     /// Receive contexts in use.
     pub contexts: u64,
-    /// From the hardware error to the fatal event, and to the chip's sends being off.
+    /// From the hardware error to the fatal event, and to the chip's sends being off. From the stall's end if it struck
+    /// in the stall: the only core does something else until then.
     pub fatal_after: Option<(Duration, Duration)>,
+    /// Whether the hardware error struck in the stall.
+    pub fault_in_stall: bool,
     /// The run's fingerprint.
     pub trace: u64,
 }
@@ -145,7 +148,9 @@ pub fn run_in_detail(case: &Case) -> Result<Detail, StormError> {
     while turn(&mut node, &machine, end) {}
     let after = Snapshot::take(&machine);
     let machine = machine.into_inner();
-    let fatal_after = machine.fault_at().map(|at| {
+    let fault_in_stall = machine.fault_at().is_some_and(|at| machine.is_in_stall(at));
+    let served_from = if fault_in_stall { machine.stalled_until() } else { machine.fault_at() };
+    let fatal_after = served_from.map(|at| {
         let until = |happened: Option<Instant>| happened.unwrap_or(Instant::MAX) - at;
         (until(node.fatal_at()), until(machine.sends_off_at()))
     });
@@ -164,6 +169,7 @@ pub fn run_in_detail(case: &Case) -> Result<Detail, StormError> {
         turns: (turns.turns, turns.turn_reads),
         contexts,
         fatal_after,
+        fault_in_stall,
         trace,
     })
 }

@@ -85,6 +85,9 @@ impl FlowPsn {
     /// Takes `psn` apart.
     pub const fn parse(psn: Psn) -> Self {
         let bits = psn.value();
+        // A planted fault, for the proof that the fuzzer reaches this far: one flow loses a bit of its place.
+        #[cfg(canary)]
+        let bits = if bits >> 19 == 0x1D { bits & !0x400 } else { bits };
         Self { flow: (bits >> 19) as u8, generation: (bits >> 11) as u8, seq: (bits & 0x7FF) as u16 }
     }
 
