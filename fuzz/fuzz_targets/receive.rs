@@ -119,6 +119,8 @@ fn check(arrival: &Arrival<'_>) {
             whole(&packet.payload, 2048);
             let dwords = (packet.header.len() + packet.payload.len()) / 4 + 1;
             let elsewhere = packet.kind() == PacketType::Expected && packet.payload.is_empty();
+            let index = u32::from(packet.rhf.egr_index());
+            assert!(packet.payload.is_empty() || index < EAGER, "payload of buffer {index} of {EAGER}");
             assert!(elsewhere || dwords == packet.wire_dwords() as usize, "{:?}", packet.rhf);
         }
         Arrival::NoBuffer { header } | Arrival::Damaged { header, .. } => whole(header, 128),
