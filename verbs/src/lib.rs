@@ -31,6 +31,7 @@ mod ids;
 pub mod mem;
 pub mod mgmt;
 mod out;
+pub mod perf;
 pub mod policy;
 mod psn;
 mod qp;

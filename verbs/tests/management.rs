@@ -1,7 +1,9 @@
 //! The agents, asked as a subnet manager and a reader of counters ask.
 
-use qhca_regs::Lid;
-use qhca_verbs::mgmt::{Identity, Performance, PortAttributes, PortCounts, SubnetAgent, Wish};
+use qhca_regs::{Duration, Instant, Lid};
+use qhca_verbs::mgmt::{
+    Identity, MicroSm, Performance, PortAttributes, PortCounts, SmMode, SubnetAgent, Wish,
+};
 use qhca_verbs::wire::mad::{Mad, MadClass, Method, status};
 
 fn agent() -> SubnetAgent {
@@ -141,4 +143,85 @@ fn classic_counters_stop_at_their_top_and_a_clear_gives_no_jump() {
     let mut other = Mad::new(MadClass::Performance, Method::Get, 0x12, 0, 1);
     other.0[65] = 2;
     assert_eq!(agent.process(&other, &counts).map(|answer| answer.status()), Some(status::INVALID_VALUE));
+}
+
+/// One manager and a cable: both ports become ACTIVE with LIDs, and a port that falls back is brought up again.
+#[test]
+fn micro_manager_brings_both_ends_up_and_again_after_a_fall() {
+    let (mut here, mut there) = (agent(), agent_with(9));
+    let mut sm = MicroSm::new(SmMode::Auto, 0x0011_7500_0000_0003, 5);
+    let mut now = Instant::ZERO;
+    run_sm(&mut sm, &mut here, &mut there, &mut now);
+    assert!(sm.is_done());
+    for (agent, lid) in [(&here, 1), (&there, 2)] {
+        assert_eq!((agent.port.state, agent.port.lid, agent.port.sm_lid), (4, lid, 1));
+    }
+    there.port.state = 2;
+    run_sm(&mut sm, &mut here, &mut there, &mut now);
+    assert!(sm.is_done() && there.port.state == 4);
+}
+
+/// A loop needs no peer; a better manager is left alone, a worse one is not; a lost answer is asked for again.
+#[test]
+fn micro_manager_knows_a_loop_and_steps_aside_for_a_better_one() {
+    let mut here = agent();
+    let mut sm = MicroSm::new(SmMode::Auto, 0x0011_7500_0000_0003, 5);
+    let mut now = Instant::ZERO;
+    for _ in 0..100 {
+        if let Some(mad) = sm.poll(now) {
+            let answer = here.process(&mad).expect("an answer");
+            sm.on_answer(&answer, now);
+        }
+        now += Duration::from_millis(10);
+    }
+    assert!(sm.is_done() && here.port.state == 4 && here.port.lid == 1);
+
+    for (priority, mode, aside) in [(9, SmMode::Auto, true), (1, SmMode::Auto, false), (9, SmMode::On, false)]
+    {
+        let mut sm = MicroSm::new(mode, 0x0011_7500_0000_0003, 5);
+        let rival = MicroSm::new(SmMode::On, 0x0011_7500_0000_0099, priority);
+        let (mut here, mut there) = (agent(), agent_with(0x99));
+        let mut now = Instant::ZERO;
+        let mut lost = 0;
+        for _ in 0..400 {
+            if let Some(mad) = sm.poll(now) {
+                let local = mad.hops().1 == 0;
+                lost += 1;
+                let answer = match local {
+                    true => here.process(&mad),
+                    false if lost % 3 == 0 => None,
+                    false => rival.answer(&mad).or_else(|| there.process(&mad)),
+                };
+                answer.iter().for_each(|answer| sm.on_answer(answer, now));
+            }
+            now += Duration::from_millis(10);
+        }
+        assert_eq!((sm.is_aside(), sm.is_done()), (aside, !aside), "priority {priority}, {mode:?}");
+    }
+    assert!(MicroSm::new(SmMode::Off, 1, 5).poll(Instant::ZERO).is_none());
+}
+
+fn agent_with(guid: u64) -> SubnetAgent {
+    let identity = Identity {
+        description: "peer".into(),
+        system_guid: guid,
+        node_guid: guid,
+        port_guid: guid,
+        ports: 1,
+        port: 1,
+        device_id: 0x7322,
+        revision: 2,
+        vendor_id: 0x1175,
+    };
+    SubnetAgent::new(identity, PortAttributes::default())
+}
+
+fn run_sm(sm: &mut MicroSm, here: &mut SubnetAgent, there: &mut SubnetAgent, now: &mut Instant) {
+    for _ in 0..300 {
+        if let Some(mad) = sm.poll(*now) {
+            let agent = if mad.hops().1 == 0 { &mut *here } else { &mut *there };
+            agent.process(&mad).iter().for_each(|answer| sm.on_answer(answer, *now));
+        }
+        *now += Duration::from_millis(10);
+    }
 }

@@ -4,10 +4,13 @@
 //! MADs. What the port is, and what a subnet manager may change of it, stands in [`PortAttributes`]; the owner carries
 //! changes out on the link.
 //!
-//! It does not manage anybody else's port.
+//! The micro manager goes one hop: it brings up a cable between two ports, or a port that talks to itself. It is no
+//! manager for a subnet with switches.
 
 mod pma;
+mod sm;
 mod sma;
 
 pub use pma::{Performance, PortCounts};
+pub use sm::{MicroSm, SM_INFO, SmMode};
 pub use sma::{Identity, PortAttributes, SubnetAgent, Wish};
