@@ -29,11 +29,10 @@ load() {
 
 # within SECONDS COMMAND…: until the command succeeds.
 within() {
-    left=$(($1 * 5))
+    until_s=$(($(date +%s) + $1))
     shift
     until eval "$@" >/dev/null 2>&1; do
-        left=$((left - 1))
-        [ "$left" -gt 0 ] || return 1
+        [ "$(date +%s)" -lt "$until_s" ] || return 1
         usleep 200000
     done
 }

@@ -18,9 +18,9 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// TIMEOUT: a guest boots in 5 to 10 s of an idle core.
-const BOOT_LIMIT: Duration = Duration::from_secs(180);
+const BOOT_LIMIT: Duration = Duration::from_secs(400);
 /// TIMEOUT: over and above what a command may take in the guest, for the emulation being starved.
-const SPARE: Duration = Duration::from_secs(60);
+const SPARE: Duration = Duration::from_secs(120);
 /// TIMEOUT: a guest that was told to power off does so within a second or two.
 const OFF_LIMIT: Duration = Duration::from_secs(60);
 const REMEDY: &str = "empty the cache so that QEMU is fetched again";

@@ -9,7 +9,7 @@ use crate::server::Server;
 /// Tells the subnet manager to look at everything again and waits until both ports are ACTIVE.
 fn active_again(guest: &mut Guest) -> Result<(), Stop> {
     for port in [1, 2] {
-        wait_state(guest, port, "INIT\\|ACTIVE")?;
+        wait_state(guest, port, "INIT|ACTIVE")?;
     }
     guest.must("killall -HUP opensm", 10)?;
     for port in [1, 2] {

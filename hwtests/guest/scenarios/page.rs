@@ -18,9 +18,9 @@ const PAGE: &str = include_str!("../../../docs/virtual-hca.md");
 /// TIMEOUT: a command on the host may build the workspace.
 const HOST_LIMIT: Duration = Duration::from_secs(1800);
 /// TIMEOUT: a line typed at a guest's prompt, of which the slowest waits for the subnet manager.
-const LINE_LIMIT: Duration = Duration::from_secs(180);
+const LINE_LIMIT: Duration = Duration::from_secs(300);
 /// TIMEOUT: a guest boots in 5 to 10 s of an idle core.
-const BOOT_LIMIT: Duration = Duration::from_secs(240);
+const BOOT_LIMIT: Duration = Duration::from_secs(400);
 
 /// A block of the page: where it is typed, and what.
 #[derive(Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 //! The subnet manager runs in guest a. IP over InfiniBand comes first: the verbs tools agree on their addresses over it,
 //! so no other network is between the guests.
 
+use super::fabric::LOOKS;
 use super::steps::{self, port_file, start_opensm, wait_state};
 use super::traffic::{perftest_says, pingpong_command, pingpong_says};
 use crate::fail::{Stop, Verdict, ensure, ensure_eq};
@@ -179,17 +180,21 @@ fn server_cpu(pair: &mut Pair) -> Verdict {
     Ok(format!("{:.1} µs of processor time a packet over {packets} packets ({seen})", each_ns as f64 / 1e3))
 }
 
-/// What one end counts as sent, the other counts as received.
+/// What one end counts as sent, the other counts as received; looked at until a quiet moment is met.
 fn counters_agree(pair: &mut Pair) -> Verdict {
-    let mut counts = [[0u64; 2]; 2];
-    for (guest, counts) in [&mut pair.a, &mut pair.b].into_iter().zip(&mut counts) {
-        for (name, count) in ["port_xmit_packets", "port_rcv_packets"].into_iter().zip(counts) {
-            let text = port_file(guest, 1, &format!("counters/{name}"))?;
-            *count = text.parse().map_err(|_| Stop::Failed(format!("{name} is {text:?}")))?;
+    let mut seen = [[0u64; 2]; 2];
+    for _ in 0..LOOKS {
+        for (guest, counts) in [&mut pair.a, &mut pair.b].into_iter().zip(&mut seen) {
+            for (name, count) in ["port_xmit_packets", "port_rcv_packets"].into_iter().zip(counts) {
+                let text = port_file(guest, 1, &format!("counters/{name}"))?;
+                *count = text.parse().map_err(|_| Stop::Failed(format!("{name} is {text:?}")))?;
+            }
+        }
+        let [a, b] = seen;
+        ensure!(a[0] > 0 && b[0] > 0, "nothing is counted as sent: {seen:?}");
+        if (a[0], a[1]) == (b[1], b[0]) {
+            return Ok(format!("a sent {} packets and received {}, b the reverse", a[0], a[1]));
         }
     }
-    let [a, b] = counts;
-    ensure!(a[0] > 0 && b[0] > 0, "nothing is counted as sent: {counts:?}");
-    ensure_eq!((a[0], a[1]), (b[1], b[0]), "packets sent and received by a");
-    Ok(format!("a sent {} packets and received {}, b the reverse", a[0], a[1]))
+    Err(Stop::Failed(format!("packets sent and received by a and by b do not agree: {seen:?}")))
 }

@@ -15,9 +15,9 @@ pub(super) fn load(guest: &mut Guest, parameters: &str) -> Verdict {
     Ok("every module loaded, qib0 is there".to_owned())
 }
 
-/// Waits until a port has a state, such as `INIT`.
+/// Waits until a port has a state, such as `INIT`, or one of several, such as `INIT|ACTIVE`.
 pub(super) fn wait_state(guest: &mut Guest, port: u8, state: &str) -> Result<(), Stop> {
-    let wait = format!("within {LINK_S} 'port {port} state | grep -q {state}'");
+    let wait = format!("within {LINK_S} 'port {port} state | grep -Eq \"{state}\"'");
     guest.must(&wait, LINK_S).map(drop).map_err(|stop| match stop {
         Stop::Failed(_) => Stop::Failed(format!("port {port} is not {state} after {LINK_S} s")),
         other => other,
