@@ -8,11 +8,15 @@
 
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 pub mod cq_pool;
 pub mod dim;
 pub mod params;
 pub mod policies;
 pub mod predict;
+pub mod published;
+pub mod replay;
+pub mod report;
 pub mod rnr;
 pub mod rows;
 pub mod spread;

@@ -11,6 +11,8 @@
 //! A completion that finds the ring full is never dropped silently: the queue fails once and for all, which is an
 //! event, and the queue pairs that use it go to the error state.
 
+pub mod pool;
+
 use std::fmt;
 
 use qhca_regs::Instant;

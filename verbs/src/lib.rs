@@ -17,6 +17,9 @@
 //! | a key checked | `mem/table.rs` |
 //! | a completion put in its queue | `cq.rs` |
 //! | packets exchanged with the chip | `bind.rs` |
+//! | a queue shared | [`cq::pool`] |
+//! | a core chosen for a packet's work | [`sched`] |
+//! | receive buffers posted again | [`replenish`] |
 //! | loss, delay and a checker for it all | [`harness`] |
 
 #![forbid(unsafe_code)]
@@ -35,8 +38,10 @@ pub mod perf;
 pub mod policy;
 mod psn;
 mod qp;
+pub mod replenish;
 mod rnr;
 mod scatter;
+pub mod sched;
 mod shared;
 mod slab;
 mod timers;

@@ -1,5 +1,7 @@
 //! `qhca lab`: the experiments of the laboratory, in virtual time.
 
+use super::lab_tables::{self, TableArgs, write_file};
+use super::lab_tools::{self, CalibrateArgs, ReplayArgs};
 use crate::cmd::storm;
 use crate::fail::{Failure, Status};
 use crate::ui::Ui;
@@ -20,8 +22,22 @@ pub(crate) struct Args {
 enum What {
     /// Error storms: what `qhca storm` shows
     Storm(storm::Args),
+    /// Interrupt moderation on completion queues
+    Dim(TableArgs),
+    /// Completion queues shared on a core
+    CqPool(TableArgs),
+    /// Transport work spread over cores
+    Spread(TableArgs),
+    /// Receive buffers posted again
+    Rnr(TableArgs),
+    /// The four tables and their targets
+    All(TableArgs),
     /// One cell of one system: its base and every policy
     Predict(PredictArgs),
+    /// Fit a system's figures again on the cells that may be used for it, and show the split
+    Calibrate(CalibrateArgs),
+    /// Drive a moderation policy with recorded arrivals
+    Replay(ReplayArgs),
 }
 
 /// Arguments of `qhca lab predict`.
@@ -71,7 +87,14 @@ const SEEDS_MAX: u64 = 10;
 pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
     match &args.what {
         What::Storm(args) => storm::run(args, ui),
+        What::Dim(args) => lab_tables::run(&["dim"], args, ui),
+        What::CqPool(args) => lab_tables::run(&["cq-pool"], args, ui),
+        What::Spread(args) => lab_tables::run(&["spread"], args, ui),
+        What::Rnr(args) => lab_tables::run(&["rnr"], args, ui),
+        What::All(args) => lab_tables::run(&SYSTEMS, args, ui),
         What::Predict(args) => predict(args, ui),
+        What::Calibrate(args) => lab_tools::run_calibrate(args, ui),
+        What::Replay(args) => lab_tools::run_replay(args, ui),
     }
 }
 
@@ -155,9 +178,7 @@ fn write_decisions(cell: &Cell, trials: &[Trial], args: &RunArgs) -> Result<(), 
             }
         }
     }
-    std::fs::write(path, text).map_err(|error| {
-        Failure::new(Status::Output, format!("--decisions: cannot write {}: {error}", path.display()))
-    })
+    write_file("--decisions", path, &text)
 }
 
 /// The prediction as a table.

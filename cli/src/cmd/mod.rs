@@ -10,6 +10,8 @@ pub(crate) mod decode;
 mod ibstat;
 pub(crate) mod info;
 pub(crate) mod lab;
+mod lab_tables;
+mod lab_tools;
 pub(crate) mod options;
 pub(crate) mod port;
 pub(crate) mod regs;

@@ -187,7 +187,7 @@ impl GuardedDim {
 
     /// The rule that spaces announcements by `spacing`.
     fn spaced(spacing: Duration) -> FireRule {
-        FireRule { period: spacing, count: COUNT, gap: spacing.halved(), last_one_fires: true }
+        FireRule { period: spacing, count: COUNT, gap: spacing, last_one_fires: true }
     }
 
     #[cold]

@@ -15,7 +15,6 @@ pub(super) struct Entry {
     pub(super) qp: u16,
     /// When the read was submitted; nothing for a send.
     pub(super) submitted: Option<Instant>,
-    pub(super) came: Instant,
 }
 
 /// A completion queue as its core sees it.

@@ -35,8 +35,6 @@ pub struct Measured {
     pub p9999_us: f64,
     /// Time of the cores that was spent, as a part of all.
     pub cpu_share: f64,
-    /// The longest time that a completion waited for those of other queue pairs in its queue, in microseconds.
-    pub victim_us: f64,
     /// Fingerprint of the run.
     pub trace: u64,
     /// Events of the engine.
@@ -173,7 +171,6 @@ impl World {
             latency_us: self.latency_sum_ns as f64 / reads.max(1) as f64 / 1e3,
             p9999_us: f64::from(p9999) / 1e3,
             cpu_share: (self.busy - busy).as_secs_f64() / seconds / self.cores.len() as f64,
-            victim_us: 0.0,
             trace: self.engine.trace().value(),
             delivered: self.engine.delivered(),
         }
@@ -307,7 +304,7 @@ impl World {
         let place = core.queue_of[usize::from(qp)];
         let in_flight = core.in_flight[usize::from(qp)];
         let queue = &mut core.queues[usize::from(place)];
-        queue.push(Entry { qp, submitted, came: now }, in_flight);
+        queue.push(Entry { qp, submitted }, in_flight);
         if !queue.armed {
             return;
         }

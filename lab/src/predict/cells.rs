@@ -281,7 +281,6 @@ impl Cell {
                     ("p9999_us", got.p9999_us),
                     ("latency_us", got.latency_us),
                     ("cpu_share", got.cpu_share),
-                    ("victim_us", got.victim_us),
                 ]);
                 Ok(Sample {
                     value: got.kiops,

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use qhca_regs::Duration;
+use qhca_verbs::rnr_pause;
 
 use crate::params::{ParamError, Parameters};
-use crate::policies::replenish::RnrTimer;
 use crate::rows::{RowError, number, words};
 
 /// What the jobs do.
@@ -130,7 +130,6 @@ impl Figures {
         let cost = cpu + Duration::from_nanos((f64::from(row.block) / rate).round() as u64);
         let spread = parameters.value("cost_jitter")? * cost.as_nanos() as f64;
         let stalls = parameters.value("stalls_per_s")?;
-        let timer = RnrTimer::new(parameters.value("rnr_code")? as u8).unwrap_or_default();
         Ok(Self {
             cost,
             spread: Duration::from_nanos(spread as u64),
@@ -139,7 +138,7 @@ impl Figures {
             batch: parameters.value("poll_batch")? as u32,
             target: parameters.span("target_us")?,
             target_spread: parameters.span("target_jitter_us")?,
-            rnr_wait: Duration::from_nanos(timer.wait_ns()),
+            rnr_wait: rnr_pause(parameters.value("rnr_code")? as u8),
             stall_gap: Duration::from_nanos(if stalls > 0.0 { (1e9 / stalls) as u64 } else { 0 }),
             stall_min: parameters.span("stall_min_ms")?,
             stall_max: parameters.span("stall_max_ms")?,

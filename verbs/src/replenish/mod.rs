@@ -15,11 +15,9 @@
 
 pub mod baseline;
 pub mod credit_lazy;
-pub mod rnr;
 
 pub use baseline::{ChunkQuarter, OneByOne};
 pub use credit_lazy::CreditLazy;
-pub use rnr::{CREDIT_CODES, RnrTimer, RnrTimerError, credit_for_code, credits_rounded_down};
 
 /// How a session is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
