@@ -347,14 +347,19 @@ impl MemoryTable {
         &self,
         key: Key,
         pd: PdId,
-        range: (u64, u32),
+        (addr, len_bytes): (u64, u32),
         need: Access,
     ) -> Result<Span<'_>, KeyError> {
-        match self.entry(key).map(|entry| &entry.kind) {
-            Some(Kind::Region { .. }) => self.check(key, pd, QpNumber::default(), range, need),
-            Some(_) => Err(KeyError::Forbidden),
-            None => Err(KeyError::Stale),
+        let entry = self.entry(key).ok_or(KeyError::Stale)?;
+        if !matches!(entry.kind, Kind::Region { .. }) || !entry.access.contains(need) {
+            return Err(KeyError::Forbidden);
         }
+        if entry.pd != pd {
+            return Err(KeyError::NotYours);
+        }
+        let start = inside(entry, addr, u64::from(len_bytes)).ok_or(KeyError::OutOfBounds)?;
+        let memory = entry.memory.as_deref().ok_or(KeyError::Stale)?;
+        Ok(Span { memory, offset: entry.offset + start as usize })
     }
 }
 
