@@ -129,7 +129,8 @@ mod tests {
     #[test]
     fn arrivals_are_announced_by_the_rule_and_the_last_of_them_too() {
         let arrivals = parse("time_ns\n1000\n2000,x\n\n20000\n").expect("three");
-        let (at_once, _) = replay(&mut Unmoved::OFF, &arrivals);
+        let mut off = Unmoved::OFF;
+        let (at_once, _) = replay(&mut off, &arrivals);
         assert_eq!((at_once.events, at_once.longest_wait_us), (3, 0.0));
         let (spaced, _) = replay(&mut Unmoved(FireRule::spacing(16, 8)), &arrivals);
         assert_eq!((spaced.events, spaced.longest_wait_us), (2, 15.0));
