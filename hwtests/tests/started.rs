@@ -209,8 +209,7 @@ fn engine_that_halts_on_an_error_starts_anew_and_goes_on() {
     let mut receiver = card.device.open_port(PORT).expect("free");
     card.await_engine();
     card.sender.sender().track_outcomes(true);
-    let mut sent = 0;
-    for bit in qhca_driver::tx::sdma::STOPPING.iter() {
+    for (sent, bit) in (0..).zip(qhca_driver::tx::sdma::STOPPING.iter()) {
         card.events();
         card.inject(Injection::Port(PORT, bit | PortErrBits::SDMA_HALT_ERR));
         let mut seen = Vec::new();
@@ -228,7 +227,6 @@ fn engine_that_halts_on_an_error_starts_anew_and_goes_on() {
         let mut long = vec![0; LONG_BYTES];
         long[0] = bit.bits().trailing_zeros() as u8;
         assert_eq!(card.send(Payload::Bytes(&long)), Submitted::Sdma(SendId(sent)));
-        sent += 1;
         assert_eq!(card.outcomes(1).last().map(|(_, outcome)| *outcome), Some(SendOutcome::Sent));
         assert_eq!(receive(&mut receiver, 1), [u32::from(long[0])]);
     }
