@@ -341,7 +341,7 @@ fn traffic_goes_on_after_a_reset_with_the_same_receiver_and_sender() {
     assert_eq!(receiver.context().counts().malformed, 0);
     assert_eq!(card.device.state(), DeviceState::Open);
     let rx = card.device.counters().expect("a device").port_total(PORT, "RxPkt").expect("a counter");
-    assert!((27..1000).contains(&rx), "{rx} packets counted over three resets");
+    assert!((20..1000).contains(&rx), "{rx} packets counted over three resets");
 }
 
 /// B134: resets from two threads with traffic in between are done one after the other, and nothing is left of them.

@@ -158,6 +158,10 @@ impl<B: Backend> Core<B> {
         }
         wait_for_worker(&shared, clock);
         std::thread::sleep(GRACE);
+        // What was counted since the last look goes with the reset otherwise; a device that does not answer shows below.
+        if let Some(counters) = &mut self.counters {
+            let (Ok(()) | Err(_)) = counters.sample(&self.bar, clock.now());
+        }
         let wishes = wishes(self.hca.links());
         device::INT_MASK.write(&self.bar, IntBits::empty());
         let kind = match self.pull(how, clock) {
