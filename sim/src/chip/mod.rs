@@ -33,6 +33,8 @@ pub mod heartbeat;
 pub mod host;
 mod interrupt;
 mod lamps;
+#[cfg(test)]
+mod leftovers;
 mod link;
 pub mod log;
 pub mod negotiate;

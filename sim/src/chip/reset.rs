@@ -190,6 +190,7 @@ mod tests {
         assert!(bench.chip.take_outgoing(P).is_none() && bench.host.writes.is_empty());
     }
 
+    /// B44: a line that stays high over a reset interrupts for ever.
     #[test]
     fn legacy_line_falls_with_the_reset() {
         let mut bench = Bench::new();

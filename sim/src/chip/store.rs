@@ -165,7 +165,7 @@ fn writable_bits(offset: u32) -> Option<u64> {
 
 /// Bits of the register at `offset` (port 0's copy, first of a row) whose effect no chapter models: none for the
 /// registers that a chapter handles or that only hold a value, all for the rest.
-fn unmodelled_bits(offset: u32) -> u64 {
+pub(super) fn unmodelled_bits(offset: u32) -> u64 {
     if MODELLED.contains(&offset) {
         return 0;
     }

@@ -180,6 +180,7 @@ fn head_is_written_and_interrupts_come_only_when_a_descriptor_asks() {
     assert_eq!((bench.host.qword(HEAD), interrupts(&mut bench)), (2, IntBits::SDMA_INT_0));
 }
 
+/// B35: the last packet is told of too, though none follows it.
 #[test]
 fn idle_timer_writes_the_head_and_interrupts_once_after_the_last_descriptor() {
     let mut bench = ready();
