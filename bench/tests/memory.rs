@@ -54,7 +54,8 @@ impl Usage {
 
 /// A device on threads, all its kernel contexts open.
 struct Open {
-    device: qhca_driver::runtime::Device<SimDevice>,
+    /// Held, so that the card stays open.
+    _device: qhca_driver::runtime::Device<SimDevice>,
     receivers: BTreeMap<Ctxt, Receiver<SimDevice>>,
 }
 
@@ -63,7 +64,7 @@ fn open(world: &SimWorld, node: NodeId) -> Open {
     let device = Opening::new(card).cpus(0).no_links().start(Runtime::Threads).expect("it comes up");
     let kernel: Vec<Ctxt> = device.split().kernel_contexts().map(|(ctxt, _)| ctxt).collect();
     let receivers = kernel.into_iter().map(|ctxt| (ctxt, device.open_context(ctxt).expect("it is free")));
-    Open { receivers: receivers.collect(), device }
+    Open { receivers: receivers.collect(), _device: device }
 }
 
 /// What the receive contexts' queues and buffers need: each in whole pages, and a page of availability words.

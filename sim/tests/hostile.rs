@@ -212,7 +212,8 @@ fn interrupts_are_set_in_every_form_of_data() {
 fn function_is_reset_by_its_capability_by_waking_from_d3_and_by_message() {
     const DEVICE_CONTROL: u64 = 0x68;
     const POWER: u64 = 0x44;
-    let resets: [(&str, fn(&mut Client)); 3] = [
+    type Reset = fn(&mut Client);
+    let resets: [(&str, Reset); 3] = [
         ("FLR", |client| drop(client.write(region::CONFIG, DEVICE_CONTROL, &[0x10, 0xA8]).expect("written"))),
         ("D3hot to D0", |client| {
             client.write(region::CONFIG, POWER, &[3, 0]).expect("asleep");
@@ -305,13 +306,13 @@ fn random_registers_neither_stop_the_server_nor_reach_memory_that_is_not_the_chi
         for _ in 0..WRITES {
             let draw = random.next();
             let offset = match draw % 4 {
-                0 => (draw >> 8) as u32 % BAR_LEN_BYTES & !7,
+                0 => ((draw >> 8) as u32 % BAR_LEN_BYTES) & !7,
                 _ => registers[(draw >> 8) as usize % registers.len()],
             };
             let value = match draw >> 40 & 3 {
                 0 => random.next(),
                 1 => 1 << (random.next() % 64),
-                _ => (0x10_0000 << (random.next() % 3).min(1)) + (random.next() % 0x2_0000 & !7),
+                _ => (0x10_0000 << (random.next() % 3).min(1)) + ((random.next() % 0x2_0000) & !7),
             };
             let at = RegionAccess { offset: offset.into(), region: region::BAR0, len_bytes: 8 };
             Request::RegionWrite(at, &value.to_le_bytes()).encode(9, true, &mut message);
