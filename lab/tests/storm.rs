@@ -131,8 +131,9 @@ fn other_seeds_hold_the_bars_as_well() {
     const SECONDS: f64 = 0.1;
     for seed in [2, 3] {
         for storm in Storm::ALL {
-            let mut study =
-                study(storm, Order::ErrorsFirst, &[Policy::Inline, Policy::Deferred, Policy::Guarded]);
+            let all = [Policy::Guarded, Policy::Deferred, Policy::Inline];
+            let policies = if storm == Storm::EgrFull { &all[..] } else { &all[..1] };
+            let mut study = study(storm, Order::ErrorsFirst, policies);
             study.seed = Seed(seed);
             study.parameters.set("measure_ms", SECONDS * 1e3).expect("in range");
             let report = run(&study);
