@@ -123,7 +123,7 @@ impl Flows {
                 keeps && whole
             }
             Verdict::Generation { .. } => {
-                flow.gen_mismatch = flow.valid;
+                flow.gen_mismatch |= flow.valid;
                 false
             }
         };
@@ -207,6 +207,16 @@ mod tests {
     fn invalid_flow_takes_nothing() {
         let mut flows = flows(TidFlow { valid: false, keep_on_gen_err: true, ..valid(10) });
         assert_eq!(take(&mut flows, psn(7, 10)), Verdict::Generation { keeps: false });
+    }
+
+    /// Found by the fuzz target `tid`: a packet for a flow that had become invalid took the mark away.
+    #[test]
+    fn mismatch_stays_when_an_invalid_flow_gets_a_packet() {
+        let mut flows = flows(valid(10));
+        take(&mut flows, psn(6, 10));
+        flows.write(ctxt(3), 5, TidFlow { valid: false, ..valid(10) }.build().0);
+        take(&mut flows, psn(6, 10));
+        assert!(entry(&flows).gen_mismatch);
     }
 
     #[test]
