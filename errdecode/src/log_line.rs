@@ -75,6 +75,6 @@ fn parse_hex(digits: &str) -> Option<u64> {
     let all_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     // A planted fault, for the proof that the fuzzer reaches this far: one long number is taken for another.
     #[cfg(canary)]
-    let digits = if digits.len() == 9 && digits.ends_with('e') { "0" } else { digits };
+    let digits = if digits.len() == 10 { "0" } else { digits };
     all_hex.then(|| u64::from_str_radix(digits, 16).ok())?
 }
