@@ -75,9 +75,10 @@ impl Plugged {
     }
 
     fn select_page(&mut self, page: u8) {
-        // A planted fault, for the proof that the fuzzer reaches this far: one unknown page leads to the user's bytes.
+        // A planted fault, for the proof that the fuzzer reaches this far: sixteen unknown pages lead to the user's
+        // bytes.
         #[cfg(canary)]
-        let page = if page == 0x7E { USER_PAGE } else { page };
+        let page = if page >> 4 == 7 { USER_PAGE } else { page };
         if !self.module.is_flat() && !self.ignores_page_select {
             self.page = if usize::from(page) < PAGES { page } else { 0 };
         }
