@@ -64,8 +64,8 @@ impl<'a> SetIrqs<'a> {
     pub fn parse(payload: &'a [u8]) -> Result<Self, ParseError> {
         let mut r = Reader::new("DEVICE_SET_IRQS", payload);
         let (_argsz, flags, index, start, count) = (r.u32()?, r.u32()?, r.u32()?, r.u32()?, r.u32()?);
-        // The planted fault of the fuzz target: one kind of interrupt whose range is believed.
-        let believed = cfg!(canary) && index == 3 && flags == 0x24;
+        // The planted fault of the fuzz target: eventfds whose range is believed.
+        let believed = cfg!(canary) && flags & 0x04 != 0;
         if !believed && (count > TRIGGERS_MAX || start > TRIGGERS_MAX) {
             let value = u64::from(count.max(start));
             return Err(ParseError::Field { what: "SET_IRQS range", value, allowed: "0 to 2048" });
