@@ -35,7 +35,17 @@ for ((i = 0; i < ${#targets[@]}; i += 2)); do
     done
 done
 
+# tell TARGET: what a fault said, and the input that shows it, for a reader who has this output and nothing else.
+tell() {
+    local name=$1 input
+    grep -aE -A3 "panicked at|ERROR: libFuzzer|SUMMARY" "work/$name.log" | grep -av '^--' | head -20 | sed "s/^/$name: /"
+    for input in "artifacts/$name"/*; do
+        [[ -f $input ]] && echo "$name: base64 of $(basename "$input"): $(base64 -w0 <"$input")"
+    done
+}
+
 printf '%-12s %12s %8s %9s %8s  %s\n' target executions edges features corpus result
+faulty=()
 for name in "${targets[@]}"; do
     log="work/$name.log"
     executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
@@ -51,6 +61,10 @@ for name in "${targets[@]}"; do
         result="DID NOT RUN, see fuzz/$log"
         failed=1
     fi
+    [[ $result == clean ]] || faulty+=("$name")
     printf '%-12s %12s %8s %9s %8s  %s\n' "$name" "${executions:--}" "${edges:--}" "${features:--}" "${units:--}" "$result"
+done
+for name in "${faulty[@]}"; do
+    tell "$name"
 done
 exit "$failed"

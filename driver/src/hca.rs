@@ -67,7 +67,7 @@ pub struct HcaSetup {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "contexts that are not drained stay silent"]
 pub struct Interrupt {
-    /// The contexts to drain.
+    /// The contexts to drain: none if the device can no longer be used.
     pub contexts: ContextSet,
     /// Whether to call the worker, and how soon.
     pub worker: WorkerCall,
@@ -277,12 +277,10 @@ impl Hca {
         }
         self.on_sdma_work(&work, bar, now);
         self.on_news(bar, now);
-        Interrupt {
-            contexts: work.contexts(),
-            worker: work.worker(),
-            ours: true,
-            alive: self.shared.is_open(),
-        }
+        // What was served may have shown that the card is gone, or has failed.
+        let alive = self.shared.is_open();
+        let contexts = if alive { work.contexts() } else { ContextSet::EMPTY };
+        Interrupt { contexts, worker: work.worker(), ours: true, alive }
     }
 
     /// What the interrupts of the send DMA engines call for. Finished sends are found by whoever submitted them.

@@ -136,6 +136,19 @@ fn all_ones_in_the_interrupt_status_make_one_gone_event_and_nothing_touches_the_
     assert_eq!(bench.hca.poll_timeout(), None);
 }
 
+/// B04: found by fuzzing: the interrupt status still answered, the error word behind it did not, and the packets' contexts
+/// were named all the same.
+#[test]
+fn card_that_vanishes_while_an_interrupt_is_served_names_no_context_to_drain() {
+    let mut bench = bench(Policy::Inline, 1);
+    bench.bar.set(device::ERR_STATUS.offset(), u64::MAX);
+    let status = IntBits::rcv_avail(Ctxt::new(0).expect("a context")) | IntBits::ERR;
+    let interrupt = bench.interrupt(0, status);
+    assert!(!interrupt.alive && interrupt.ours);
+    assert!(interrupt.contexts.is_empty(), "{:?}", interrupt.contexts);
+    assert!(matches!(bench.events()[..], [Event::Gone]));
+}
+
 /// B19 and trap 4: closed in every order and twice; in every state of the worker; nothing is touched afterwards.
 #[test]
 fn close_at_any_moment_silences_the_chip_once_and_nothing_comes_back() {
