@@ -52,6 +52,12 @@ pub(crate) struct DeviceArg {
 /// One variant a command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// List the cards of this machine, their drivers and IOMMU groups
+    List(cmd::list::Args),
+    /// Give a card to vfio-pci, so that this program can have it
+    Bind(cmd::bind::Args),
+    /// Give a card back to the kernel
+    Unbind(cmd::bind::UnbindArgs),
     /// Explain error words, also out of pasted log lines
     Decode(cmd::decode::Args),
     /// Show the device as ibstat does

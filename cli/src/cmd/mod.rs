@@ -4,6 +4,7 @@ use crate::args::{Args, Command};
 use crate::fail::{Failure, Status};
 use crate::ui::Ui;
 
+pub(crate) mod bind;
 pub(crate) mod completions;
 pub(crate) mod counters;
 pub(crate) mod decode;
@@ -12,6 +13,7 @@ pub(crate) mod info;
 pub(crate) mod lab;
 mod lab_tables;
 mod lab_tools;
+pub(crate) mod list;
 pub(crate) mod options;
 pub(crate) mod port;
 pub(crate) mod regs;
@@ -26,6 +28,9 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
         Command::Decode(args) => decode::run(args, ui),
         Command::Info(args) => info::run(args, ui),
         Command::Counters(args) => counters::run(args, ui),
+        Command::List(args) => list::run(args, ui),
+        Command::Bind(args) => bind::run(args, ui),
+        Command::Unbind(args) => bind::run_unbind(args, ui),
         Command::Options(args) => options::run(args, ui),
         Command::Port(args) => port::run(args, ui),
         Command::Regs(args) => regs::run(args, ui),

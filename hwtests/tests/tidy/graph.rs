@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("qhca-regs", &[]),
     ("qhca-errdecode", &[]),
     ("qhca-vfu", &[]),
+    ("qhca-host", &[]),
     ("qhca-irq", &["qhca-regs"]),
     ("qhca-driver", &["qhca-regs", "qhca-irq", "qhca-errdecode", "qhca-vfu"]),
     ("qhca-sim", &["qhca-regs", "qhca-irq", "qhca-driver", "qhca-vfu"]),
@@ -68,6 +69,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "qhca-verbs",
             "qhca-lab",
             "qhca-hwtests",
+            "qhca-host",
         ],
     ),
 ];
