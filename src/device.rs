@@ -21,6 +21,7 @@ use qhca_driver::rx::{Arrival, Drained, FlowId, FlowSettings, FlowState, RxCount
 use qhca_driver::shared::DeviceState;
 use qhca_driver::slots::LendError;
 use qhca_driver::tx::{Frame, SendId, SendOutcome, SubmitError, Submitted, TxCounts};
+use qhca_driver::vfio::{VfioBar, VfioDevice};
 use qhca_driver::vfio_user::{VfioUserBar, VfioUserDevice};
 use qhca_irq::moderation::RcvModeration;
 use qhca_regs::Bar;
@@ -33,6 +34,7 @@ macro_rules! each {
         match $this {
             Self::Sim($held) => $call,
             Self::VfioUser($held) => $call,
+            Self::Vfio($held) => $call,
         }
     };
 }
@@ -43,6 +45,7 @@ macro_rules! each_into {
         match $this {
             Self::Sim($held) => $call.map($into::Sim),
             Self::VfioUser($held) => $call.map($into::VfioUser),
+            Self::Vfio($held) => $call.map($into::Vfio),
         }
     };
 }
@@ -58,6 +61,8 @@ pub enum Device {
     Sim(runtime::Device<SimDevice>),
     /// A device in another process.
     VfioUser(runtime::Device<VfioUserDevice>),
+    /// A card of this machine.
+    Vfio(runtime::Device<VfioDevice>),
 }
 
 /// A receive context on the application's thread. `Send`, not `Sync`.
@@ -67,6 +72,8 @@ pub enum Receiver {
     Sim(runtime::Receiver<SimDevice>),
     /// A device in another process.
     VfioUser(runtime::Receiver<VfioUserDevice>),
+    /// A card of this machine.
+    Vfio(runtime::Receiver<VfioDevice>),
 }
 
 /// A sender on the application's thread. `Send`, not `Sync`.
@@ -76,6 +83,8 @@ pub enum Transmitter {
     Sim(runtime::Transmitter<SimDevice>),
     /// A device in another process.
     VfioUser(runtime::Transmitter<VfioUserDevice>),
+    /// A card of this machine.
+    Vfio(runtime::Transmitter<VfioDevice>),
 }
 
 /// The register window of a device, for whoever looks at registers and does not mind a match an access.
@@ -86,6 +95,8 @@ pub enum Window {
     Sim(SimBar),
     /// A device in another process.
     VfioUser(VfioUserBar),
+    /// A card of this machine.
+    Vfio(VfioBar),
 }
 
 impl Bar for Window {
@@ -264,6 +275,7 @@ impl Device {
         match self {
             Self::Sim(device) => Window::Sim(device.bar()),
             Self::VfioUser(device) => Window::VfioUser(device.bar()),
+            Self::Vfio(device) => Window::Vfio(device.bar()),
         }
     }
 

@@ -18,7 +18,7 @@
 //! |---|---|
 //! | `sim`, `sim:qle7342`, `sim:qle7340` | a chip model in this process |
 //! | `vfio-user:/path.sock` | a chip model in another process |
-//! | `0000:04:00.0` | a card behind Linux VFIO (refused by this version) |
+//! | `vfio:0000:04:00.0`, `04:00.0` | a card of this machine, bound to `vfio-pci`; settings may follow, as in `,group,intx` |
 //!
 //! Packets are received by a [`Receiver`] and sent by a [`Transmitter`]; each moves to a thread of the application and
 //! keeps the device alive. There are no globals, no signal handler, no logger and no panic hook; two devices in one
@@ -38,7 +38,7 @@ mod spec;
 pub use device::{Device, Receiver, Transmitter, Window};
 pub use open::{OpenError, Opening};
 pub use sim_setup::{SimCards, SimSetup, sim_pair};
-pub use spec::{PciAddress, Spec, SpecError};
+pub use spec::{Spec, SpecError};
 
 pub use qhca_driver as driver;
 pub use qhca_errdecode as errdecode;
@@ -59,4 +59,5 @@ pub use qhca_driver::slots::LendError;
 pub use qhca_driver::tx::{
     FlushReason, Frame, Lane, Path, Payload, SendId, SendOutcome, SubmitError, Submitted,
 };
+pub use qhca_driver::vfio::{PciAddress, VfioError, VfioSettings, Way};
 pub use qhca_regs::{Ctxt, Duration, Instant, Lid, Port};

@@ -8,6 +8,7 @@ use qhca_driver::fault::Policy;
 use qhca_driver::link::{Goal, LidAssignment};
 use qhca_driver::options::Options;
 use qhca_driver::runtime::{self, Runtime, StartError};
+use qhca_driver::vfio::{VfioDevice, VfioError};
 use qhca_driver::vfio_user::{VfioUserDevice, VfioUserError};
 use qhca_regs::{Instant, Port};
 use qhca_sim::backend::SimDevice;
@@ -22,10 +23,12 @@ use crate::spec::{Spec, SpecError};
 pub enum OpenError {
     /// The name names no device.
     Spec(SpecError),
-    /// This version has no back end for that kind of device.
-    NoBackend {
+    /// The card cannot be had from the kernel.
+    Vfio {
         /// The device.
         spec: Spec,
+        /// What is missing, who has it, what was refused.
+        source: VfioError,
     },
     /// The process that serves the device cannot be reached, or serves something else.
     VfioUser {
@@ -47,9 +50,7 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Spec(error) => error.fmt(f),
-            Self::NoBackend { spec } => {
-                write!(f, "{spec}: this version opens simulated devices only; try sim or vfio-user:PATH")
-            }
+            Self::Vfio { spec, source } => write!(f, "{spec}: {source}"),
             Self::VfioUser { spec, source } => write!(f, "{spec}: {source}"),
             Self::System { spec, source } => write!(f, "{spec}: {source}"),
         }
@@ -60,7 +61,7 @@ impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Spec(error) => Some(error),
-            Self::NoBackend { .. } => None,
+            Self::Vfio { source, .. } => Some(source),
             Self::VfioUser { source, .. } => Some(source),
             Self::System { source, .. } => Some(source),
         }
@@ -74,6 +75,8 @@ pub enum Opening {
     Sim(runtime::Opening<SimDevice>),
     /// A device in another process.
     VfioUser(runtime::Opening<VfioUserDevice>),
+    /// A card of this machine.
+    Vfio(runtime::Opening<VfioDevice>),
 }
 
 impl Device {
@@ -89,7 +92,10 @@ impl Device {
                 Ok(device) => Ok(Opening::VfioUser(runtime::Opening::new(device))),
                 Err(source) => Err(OpenError::VfioUser { spec: Spec::VfioUser(path), source }),
             },
-            Spec::Pci(_) => Err(OpenError::NoBackend { spec }),
+            Spec::Pci { address, settings } => match VfioDevice::open(address, settings.clone()) {
+                Ok(device) => Ok(Opening::Vfio(runtime::Opening::new(device))),
+                Err(source) => Err(OpenError::Vfio { spec: Spec::Pci { address, settings }, source }),
+            },
         }
     }
 }
@@ -100,6 +106,7 @@ macro_rules! each_self {
         match $this {
             Self::Sim($held) => Self::Sim($call),
             Self::VfioUser($held) => Self::VfioUser($call),
+            Self::Vfio($held) => Self::Vfio($call),
         }
     };
 }
@@ -115,6 +122,7 @@ impl Opening {
         match self {
             Self::Sim(opening) => Window::Sim(opening.backend().bar()),
             Self::VfioUser(opening) => Window::VfioUser(opening.backend().bar()),
+            Self::Vfio(opening) => Window::Vfio(opening.backend().bar()),
         }
     }
 

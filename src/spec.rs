@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use qhca_driver::vfio::{PciAddress, VfioSettings};
 use qhca_sim::chip::Board;
 
 /// Where a device is to be found.
@@ -14,24 +15,13 @@ pub enum Spec {
     Sim(Board),
     /// A device behind a vfio-user socket.
     VfioUser(PathBuf),
-    /// A card of this machine.
-    Pci(PciAddress),
-}
-
-/// Domain, bus, device and function of a PCI function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PciAddress {
-    domain: u16,
-    bus: u8,
-    device: u8,
-    function: u8,
-}
-
-impl fmt::Display for PciAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { domain, bus, device, function } = self;
-        write!(f, "{domain:04x}:{bus:02x}:{device:02x}.{function}")
-    }
+    /// A card of this machine, behind VFIO.
+    Pci {
+        /// Where it sits.
+        address: PciAddress,
+        /// How it is opened.
+        settings: VfioSettings,
+    },
 }
 
 /// A name that names no device.
@@ -45,6 +35,16 @@ pub enum SpecError {
     },
     /// `vfio-user:` without a path.
     NoPath,
+    /// `vfio:` without an address.
+    NotAnAddress {
+        /// What was given.
+        given: String,
+    },
+    /// What stands behind a card's address says nothing.
+    NoSuchSetting {
+        /// What was given.
+        word: String,
+    },
     /// Neither a word that is known nor a PCI address.
     Unknown {
         /// What was given.
@@ -64,9 +64,16 @@ impl fmt::Display for SpecError {
             Self::NoPath => {
                 f.write_str("vfio-user: needs the path of a socket, as in vfio-user:/run/chip.sock")
             }
+            Self::NotAnAddress { given } => {
+                write!(f, "{given:?} is no PCI address: write it as `lspci -D` does, as in vfio:0000:04:00.0")
+            }
+            Self::NoSuchSetting { word } => {
+                write!(f, "{word:?} says nothing about a card: valid are {}", VfioSettings::VALID)
+            }
             Self::Unknown { spec } => write!(
                 f,
-                "{spec:?} names no device: valid are sim, sim:BOARD, vfio-user:PATH and a PCI address such as 0000:04:00.0"
+                "{spec:?} names no device: valid are sim, sim:BOARD, vfio-user:PATH and a PCI address such as \
+                 vfio:0000:04:00.0"
             ),
         }
     }
@@ -88,33 +95,24 @@ impl FromStr for Spec {
         if let Some(path) = spec.strip_prefix("vfio-user:") {
             return if path.is_empty() { Err(SpecError::NoPath) } else { Ok(Self::VfioUser(path.into())) };
         }
-        parse_pci(spec).map(Self::Pci).ok_or_else(|| SpecError::Unknown { spec: spec.to_owned() })
+        match spec.strip_prefix("vfio:") {
+            Some(card) => parse_card(card)?.ok_or_else(|| SpecError::NotAnAddress { given: card.to_owned() }),
+            None => parse_card(spec)?.ok_or_else(|| SpecError::Unknown { spec: spec.to_owned() }),
+        }
     }
 }
 
-/// `0000:04:00.0`, or without the domain.
-fn parse_pci(text: &str) -> Option<PciAddress> {
-    let (rest, function) = text.rsplit_once('.')?;
-    let parts: Vec<&str> = rest.split(':').collect();
-    let (domain, bus, device) = match parts[..] {
-        [domain, bus, device] => (domain, bus, device),
-        [bus, device] => ("0000", bus, device),
-        _ => return None,
-    };
-    let hex = |digits: &str, width: usize| {
-        let plain = digits.len() == width && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-        plain.then(|| u16::from_str_radix(digits, 16).ok())?
-    };
-    let address = PciAddress {
-        domain: hex(domain, 4)?,
-        bus: hex(bus, 2)? as u8,
-        device: hex(device, 2)? as u8,
-        function: hex(function, 1)? as u8,
-    };
-    // A planted fault, for the proof that the fuzzer reaches this far: a function that no device has.
-    #[cfg(canary)]
-    let address = PciAddress { function: address.function & !8, ..address };
-    (address.device < 32 && address.function < 8).then_some(address)
+/// `0000:04:00.0`, and behind it settings, each after a comma. `None` if it does not begin with an address.
+fn parse_card(text: &str) -> Result<Option<Spec>, SpecError> {
+    let mut words = text.split(',');
+    let Some(address) = words.next().and_then(|address| address.parse().ok()) else { return Ok(None) };
+    let mut settings = VfioSettings::default();
+    for word in words {
+        if !settings.set(word) {
+            return Err(SpecError::NoSuchSetting { word: word.to_owned() });
+        }
+    }
+    Ok(Some(Spec::Pci { address, settings }))
 }
 
 impl fmt::Display for Spec {
@@ -122,7 +120,10 @@ impl fmt::Display for Spec {
         match self {
             Self::Sim(board) => write!(f, "sim:{}", board.name().to_ascii_lowercase()),
             Self::VfioUser(path) => write!(f, "vfio-user:{}", path.display()),
-            Self::Pci(address) => address.fmt(f),
+            Self::Pci { address, settings } => {
+                write!(f, "vfio:{address}")?;
+                settings.words().try_for_each(|word| write!(f, ",{word}"))
+            }
         }
     }
 }
@@ -133,13 +134,23 @@ mod tests {
 
     #[test]
     fn every_kind_of_name_is_parsed_and_printed_alike() {
-        for spec in ["sim:qle7342", "sim:qle7340", "vfio-user:/run/chip.sock", "0000:04:00.0", "abcd:ff:1f.7"]
-        {
+        for spec in [
+            "sim:qle7342",
+            "sim:qle7340",
+            "vfio-user:/run/chip.sock",
+            "vfio:0000:04:00.0",
+            "vfio:abcd:ff:1f.7,group,noiommu,intx,vectors=4",
+        ] {
             let parsed: Spec = spec.parse().expect(spec);
             assert_eq!(parsed.to_string(), spec);
         }
         assert_eq!("sim".parse(), Ok(Spec::Sim(Board::Qle7342)));
-        assert_eq!("04:00.0".parse::<Spec>().map(|spec| spec.to_string()), Ok("0000:04:00.0".to_owned()));
+        for short in ["0000:04:00.0", "04:00.0", "vfio:04:00.0"] {
+            let spec = short.parse::<Spec>().map(|spec| spec.to_string());
+            assert_eq!(spec, Ok("vfio:0000:04:00.0".to_owned()));
+        }
+        let upper = "vfio:ABCD:FF:1F.7,cdev".parse::<Spec>().map(|spec| spec.to_string());
+        assert_eq!(upper, Ok("vfio:abcd:ff:1f.7,cdev".to_owned()));
     }
 
     #[test]
@@ -148,6 +159,13 @@ mod tests {
         {
             let error = spec.parse::<Spec>().expect_err(spec);
             assert!(error.to_string().contains("0000:04:00.0"), "{error}");
+        }
+        for spec in ["vfio:", "vfio:0000:04:00", "vfio:,group", "vfio:/dev/vfio/1"] {
+            assert!(matches!(spec.parse::<Spec>(), Err(SpecError::NotAnAddress { .. })), "{spec}");
+        }
+        for spec in ["04:00.0,", "vfio:04:00.0,,", "04:00.0,iommu", "04:00.0,vectors=0"] {
+            let error = spec.parse::<Spec>().expect_err(spec);
+            assert!(error.to_string().contains("noiommu"), "{error}");
         }
         assert!(matches!("sim:qle9999".parse::<Spec>(), Err(SpecError::NoSuchBoard { .. })));
         assert_eq!("vfio-user:".parse::<Spec>(), Err(SpecError::NoPath));

@@ -13,7 +13,10 @@ Exit codes:
   5  the result could not be written
 
 Results go to stdout, everything said about them to stderr. Devices: `sim` (the default) is a simulated QLE7342;
-`sim:qle7340` has one port; `vfio-user:PATH` is a device that another process serves.";
+`sim:qle7340` has one port; `vfio-user:PATH` is a device that another process serves; `vfio:0000:04:00.0` is a card of
+this machine that is bound to vfio-pci. Settings may follow its address, each after a comma: `cdev` or `group` (by which
+nodes), `msix`, `msi` or `intx`, `vectors=N`, and `noiommu` (registers and interrupts without an IOMMU; no DMA; taints
+the kernel).";
 
 /// The driver and chip model of the QLogic 7322 InfiniBand HCA, from the command line.
 #[derive(Debug, Parser)]
@@ -44,7 +47,7 @@ pub(crate) struct Global {
 /// The device a command works on.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DeviceArg {
-    /// Device: `sim`, `sim:qle7340`, `sim:qle7342` or `vfio-user:PATH`
+    /// Device: `sim`, `sim:qle7340`, `sim:qle7342`, `vfio-user:PATH` or `vfio:ADDRESS`
     #[arg(short, long, value_name = "DEV", default_value = "sim")]
     pub(crate) device: String,
 }

@@ -15,6 +15,7 @@ use qhca_driver::gpio::Gpio;
 use qhca_driver::identity::Identity;
 use qhca_driver::link::LinkStatus;
 use qhca_driver::options::Options;
+use qhca_driver::vfio::VfioError;
 use qhca_driver::vfio_user::VfioUserError;
 use qhca_hwtests::{ByControl, Check, InWorld};
 use qhca_regs::map::device::REVISION;
@@ -24,7 +25,7 @@ use qhca_sim::chip::{Config, WrongSet};
 use std::path::Path;
 use std::time::Duration as StdDuration;
 
-const VALID: &str = "valid: sim, sim:qle7340 (one port), sim:qle7342 (two ports), vfio-user:PATH; cards behind VFIO come with a later version";
+const VALID: &str = "valid: sim, sim:qle7340 (one port), sim:qle7342 (two ports), vfio-user:PATH, vfio:ADDRESS (a card of this machine)";
 
 /// How long links may train before they are shown as they are.
 ///
@@ -238,17 +239,21 @@ impl Target {
 }
 
 fn not_opened(name: &str, error: &OpenError) -> Failure {
-    let remedy = match error {
+    let remedy: String = match error {
+        OpenError::Vfio { source, .. } => source.remedy(),
         OpenError::VfioUser { .. } => {
-            "see that `qhca sim serve --socket PATH` runs and that nobody else uses the socket"
+            "see that `qhca sim serve --socket PATH` runs and that nobody else uses the socket".to_owned()
         }
         OpenError::System { .. } => {
-            "close the program that holds the device, or raise the limit that the message names"
+            "close the program that holds the device, or raise the limit that the message names".to_owned()
         }
-        _ => VALID,
+        _ => VALID.to_owned(),
     };
     let status = match error {
-        OpenError::VfioUser { source: VfioUserError::NoAnswer, .. } => Status::Device,
+        OpenError::VfioUser { source: VfioUserError::NoAnswer, .. }
+        | OpenError::Vfio { source: VfioError::NoAnswer { .. } | VfioError::Asleep { .. }, .. } => {
+            Status::Device
+        }
         _ => Status::Missing,
     };
     Failure::new(status, format!("-d {name}: {}", told(error))).remedy(remedy)

@@ -143,11 +143,15 @@ fn long_words_are_cut_in_every_message() {
 }
 
 #[test]
-fn device_that_this_version_cannot_open_is_missing_and_no_bad_input() {
-    for device in ["0000:04:00.0", "04:00.0"] {
+fn card_that_is_not_on_this_machine_is_missing_and_no_bad_input() {
+    for device in ["ffff:04:1f.7", "vfio:ffff:04:1f.7", "vfio:FFFF:04:1F.7,group,intx"] {
         let run = qhca(&["regs", "-d", device]);
         assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{device}: {}", run.stderr);
-        assert!(run.stderr.contains(device) && run.stderr.contains("sim:qle7340"), "{}", run.stderr);
+        assert!(run.stderr.contains("no PCI function ffff:04:1f.7"), "{}", run.stderr);
+    }
+    for device in ["vfio:", "vfio:04:00", "04:00.8", "vfio:04:00.0,fast"] {
+        let run = qhca(&["regs", "-d", device]);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{device}: {}", run.stderr);
     }
 }
 

@@ -60,8 +60,20 @@ pub enum MapError {
     MemlockLimit {
         /// What was asked for.
         len_bytes: usize,
+        /// What the device has already.
+        locked_bytes: u64,
         /// The limit (`ulimit -l`).
         limit_bytes: u64,
+    },
+    /// The kernel allows no more mappings.
+    TooManyMaps {
+        /// How many it allows.
+        limit: u32,
+    },
+    /// The device has no IOMMU: it cannot be given memory in safety, and is given none.
+    NoIommu {
+        /// What was asked for.
+        len_bytes: usize,
     },
 }
 
@@ -75,9 +87,22 @@ impl fmt::Display for MapError {
             Self::Refused { len_bytes, iova, .. } => {
                 write!(f, "mapping {len_bytes} bytes at bus address {iova:#x} was refused")
             }
-            Self::MemlockLimit { len_bytes, limit_bytes } => write!(
+            Self::MemlockLimit { len_bytes, locked_bytes, limit_bytes } => write!(
                 f,
-                "mapping {len_bytes} bytes would lock more than the {limit_bytes} bytes allowed: raise `ulimit -l`"
+                "mapping {len_bytes} bytes to the {locked_bytes} that are mapped would lock more memory than the \
+                 {limit_bytes} bytes allowed: `ulimit -l {}` (KiB) is needed",
+                locked_bytes.saturating_add(*len_bytes as u64).div_ceil(1024)
+            ),
+            Self::TooManyMaps { limit } => {
+                write!(
+                    f,
+                    "the kernel allows {limit} mappings (vfio_iommu_type1.dma_entry_limit), and all are in use"
+                )
+            }
+            Self::NoIommu { len_bytes } => write!(
+                f,
+                "no DMA region of {len_bytes} bytes: the device has no IOMMU, and could write to any memory of this \
+                 machine; only registers and interrupts can be used"
             ),
         }
     }
@@ -87,7 +112,7 @@ impl std::error::Error for MapError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::NoMemory { source, .. } | Self::Refused { source, .. } => Some(source),
-            Self::NoAddress { .. } | Self::MemlockLimit { .. } => None,
+            _ => None,
         }
     }
 }
@@ -155,6 +180,25 @@ pub enum ResetKind {
     Chip,
 }
 
+/// What the system has to say of a device that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// It is wanted back: it is to be unplugged, or bound to another driver.
+    WantedBack,
+    /// The bus reported an error after which it cannot go on.
+    BusError,
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::WantedBack => "the system wants the device back",
+            Self::BusError => "the bus reported an error of the device",
+        })
+    }
+}
+
 /// A device as the driver needs it.
 ///
 /// Dropping the back end and everything it handed out gives the device back. The driver stops the chip's DMA
@@ -210,6 +254,23 @@ pub trait Backend: Send + 'static {
     /// # Errors
     /// What the system said; the device has then not been reset.
     fn reset(&mut self) -> io::Result<ResetKind>;
+
+    /// Called before the chip is reset by its own register, which takes it off the bus.
+    ///
+    /// # Errors
+    /// What the system said; the chip is not reset then.
+    fn before_chip_reset(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// What the system has said of the device since the last call, the weightiest. Asked in every turn; an interrupt
+    /// source wakes for it.
+    fn notice(&mut self) -> Option<Notice> {
+        None
+    }
+
+    /// Gives the device back now, whoever still has memory or a window of it. Registers read as all ones from then on.
+    fn give_back(&mut self) {}
 
     /// Gives back what the chip lost when it was reset by its own register: its place on the bus. Called when it has had
     /// its rest, before it is looked for.

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use qhca_irq::arrival::NoInterrupts;
 use qhca_irq::plan::Mode;
 
+use crate::env::Notice;
 use crate::fault::Report;
 use crate::link::LinkEvent;
 use crate::tx::sdma::SdmaChange;
@@ -46,6 +47,8 @@ pub enum Event {
         /// How long it could not be used.
         took: Duration,
     },
+    /// The system had something to say of the device, which was given back therefore.
+    Notice(Notice),
     /// No interrupt came in the first mode; the interrupt line is tried.
     FellBack {
         /// The mode that was given up.
@@ -77,6 +80,7 @@ impl fmt::Display for Event {
                 f,
                 "{port}: send DMA does not answer ({state:?} for {waited}) and is given up; sends go by programmed I/O"
             ),
+            Self::Notice(notice) => write!(f, "{notice}; it was given back"),
             Self::WasReset { took } => write!(f, "the device was reset and is back after {took}"),
             Self::FellBack { from } => {
                 write!(f, "no interrupt came by {from}; the interrupt line is tried")

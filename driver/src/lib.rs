@@ -25,6 +25,7 @@ pub mod slots;
 pub mod sys;
 pub mod twsi;
 pub mod tx;
+pub mod vfio;
 pub mod vfio_user;
 
 #[cfg(test)]

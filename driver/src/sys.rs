@@ -1,12 +1,19 @@
 //! The system calls the driver needs: eventfd, epoll, memory files, descriptors over sockets, CPU affinity, limits.
 //!
-//! One of three islands of `unsafe`. Every call that a signal can interrupt is repeated until it is done, because a
-//! profiler's timer must never look like a device error. Nothing here knows a card: the functions are the few that
-//! the standard library lacks, wrapped so that they cannot be misused.
+//! One of the islands of `unsafe`; the requests of VFIO are in `sys/vfio.rs`. Every call that a signal can interrupt is
+//! repeated until it is done, because a profiler's timer must never look like a device error. Nothing here knows a card:
+//! the functions are the few that the standard library lacks, wrapped so that they cannot be misused.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+mod vfio;
+
+pub use vfio::MappedWindow;
+pub(crate) use vfio::{
+    device_fd, ioas_ranges, map_ioas, map_type1, page_bytes, request_bytes, request_value, set_container,
+};
 
 /// Repeats `call` while a signal interrupts it; a negative result becomes the error that `errno` names.
 fn retry(mut call: impl FnMut() -> libc::c_int) -> io::Result<libc::c_int> {
@@ -117,6 +124,11 @@ impl EventFd {
         // SAFETY: the call takes plain numbers.
         let fd = retry(|| unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         Ok(Self { fd: owned(fd) })
+    }
+
+    /// The number by which a request to the kernel names it.
+    pub(crate) fn number(&self) -> RawFd {
+        self.fd.as_raw_fd()
     }
 
     /// Raises the counter by one and wakes whoever waits. A counter at its top stays there: it is readable already.

@@ -23,7 +23,7 @@ fn check_spec(text: &str) {
     match text.parse::<Spec>() {
         Ok(spec) => {
             assert_eq!(spec.to_string().parse(), Ok(spec.clone()), "{text:?}");
-            if let Spec::Pci(address) = spec {
+            if let Spec::Pci { address, .. } = spec {
                 check_pci(text, address);
             }
         }
@@ -33,12 +33,18 @@ fn check_spec(text: &str) {
 
 /// A PCI address is hex digits in the places of its form, in the ranges of the bus; the domain may be left out.
 fn check_pci(text: &str, address: PciAddress) {
-    let full = if text.len() == 7 { format!("0000:{text}") } else { text.to_owned() };
-    assert_eq!(address.to_string(), full.to_ascii_lowercase(), "{text:?}");
-    let bytes = full.as_bytes();
-    assert_eq!((bytes.len(), bytes[4], bytes[7], bytes[10]), (12, b':', b':', b'.'));
-    let device = u8::from_str_radix(&full[8..10], 16).expect("two digits");
-    assert!(device < 32 && (b'0'..=b'7').contains(&bytes[11]), "{text:?}");
+    let card = text.strip_prefix("vfio:").unwrap_or(text);
+    let place = card.split(',').next().unwrap_or_default();
+    let (domain, rest) = match place.len() {
+        7 => ("0", place),
+        _ => place.split_once(':').expect("a domain"),
+    };
+    let domain = u32::from_str_radix(domain, 16).expect("hex digits");
+    assert_eq!(address.to_string(), format!("{domain:04x}:{}", rest.to_ascii_lowercase()), "{text:?}");
+    let bytes = rest.as_bytes();
+    assert_eq!((bytes.len(), bytes[2], bytes[5]), (7, b':', b'.'));
+    let device = u8::from_str_radix(&rest[3..5], 16).expect("two digits");
+    assert!(device < 32 && (b'0'..=b'7').contains(&bytes[6]), "{text:?}");
 }
 
 fn check_port(text: &str) {

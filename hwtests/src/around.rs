@@ -119,6 +119,7 @@ pub fn run_opened(opening: Opening, around: Option<ByControl>) -> Vec<Check> {
             Some(mut around) => run(opening.into_backend(), &mut around),
             None => run(opening.into_backend(), &mut Alone),
         },
+        Opening::Vfio(opening) => run(opening.into_backend(), &mut Alone),
         _ => Vec::new(),
     }
 }

@@ -13,7 +13,8 @@ use qhca_regs::{Ctxt, Instant};
 
 use crate::bringup::BringUpRequest;
 use crate::counters::Counters;
-use crate::env::Backend;
+use crate::env::{Backend, Notice};
+use crate::event::Event;
 use crate::hca::{Hca, SdmaSetup};
 use crate::shared::DeviceState;
 use crate::sys::EventFd;
@@ -90,6 +91,9 @@ impl<B: Backend> Core<B> {
                 self.backend.unmask_line();
             }
         }
+        if let Some(notice) = self.backend.notice() {
+            self.heed(notice);
+        }
         self.hca.on_news(&self.bar, now);
         if self.hca.poll_timeout().is_some_and(|at| at <= now) {
             self.hca.on_timeout(&self.bar, now);
@@ -99,6 +103,18 @@ impl<B: Backend> Core<B> {
         if !self.hca.shared().is_open() {
             self.ring(ContextSet::ALL);
         }
+    }
+
+    /// The system takes precedence: the device goes back at once, and everybody who uses it finds it gone.
+    fn heed(&mut self, notice: Notice) {
+        let shared = self.hca.shared();
+        if shared.is_over() {
+            return;
+        }
+        log::warn!("{}: {notice}", self.backend.name());
+        shared.events().push(Event::Notice(notice));
+        shared.worsen(DeviceState::Gone);
+        self.backend.give_back();
     }
 
     fn sample_if_due(&mut self, now: Instant) {

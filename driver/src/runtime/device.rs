@@ -88,6 +88,7 @@ impl<B: Backend> Inner<B> {
         let bar = core.bar.clone();
         core.hca.finish_close(&bar);
         core.turn(qhca_irq::VectorSet::EMPTY, self.clock.now());
+        core.backend.give_back();
         CloseReport { contexts_open, was_closed: false, forced, state }
     }
 

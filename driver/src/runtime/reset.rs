@@ -198,6 +198,7 @@ impl<B: Backend> Core<B> {
         if how == ResetHow::Backend {
             return self.backend.reset();
         }
+        self.backend.before_chip_reset()?;
         device::CONTROL.write(&self.bar, Control(0).with_sync_reset(true));
         nap_until(clock, clock.now() + CHIP_REST);
         self.backend.restore_after_chip_reset()?;

@@ -9,8 +9,13 @@ const MAX_LINES: usize = 700;
 const RATCHET: &[(&str, usize)] = &[];
 
 /// The files that may hold unsafe code.
-const ISLANDS: [&str; 4] =
-    ["regs/src/mmio.rs", "driver/src/dma.rs", "driver/src/sys.rs", "sim/src/vfio_user/sys.rs"];
+const ISLANDS: [&str; 5] = [
+    "regs/src/mmio.rs",
+    "driver/src/dma.rs",
+    "driver/src/sys.rs",
+    "driver/src/sys/vfio.rs",
+    "sim/src/vfio_user/sys.rs",
+];
 
 /// This rule's own words would be offences.
 const TIDY: &str = "hwtests/tests/tidy";
