@@ -12,6 +12,7 @@ use qhca_driver::counters::{Counters, CountersFrozen};
 use qhca_driver::dma::DmaRegion;
 use qhca_driver::env::MapError;
 use qhca_driver::event::Event;
+use qhca_driver::fault::Policy;
 use qhca_driver::identity::Identity;
 use qhca_driver::link::{
     CableError, CableInfo, Command, Goal, LidAssignment, LinkError, LinkStatus, Logical,
@@ -188,6 +189,21 @@ impl Device {
     /// What happened, oldest first; `None` when nothing waits.
     pub fn poll_event(&self) -> Option<Event> {
         each!(self, device => device.poll_event())
+    }
+
+    /// How its errors are served.
+    pub fn policy(&self) -> Policy {
+        each!(self, device => device.shared().policy())
+    }
+
+    /// Events that ever came, and those of them that found the queue full.
+    pub fn events_counted(&self) -> (u64, u64) {
+        each!(self, device => (device.shared().events().total(), device.shared().events().lost()))
+    }
+
+    /// Whether the device is polled, having no interrupts.
+    pub fn is_polled(&self) -> bool {
+        each!(self, device => device.is_polled())
     }
 
     /// The state of a port's link as it was last seen; `None` for a port that is not in use.

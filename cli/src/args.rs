@@ -16,7 +16,7 @@ Results go to stdout, everything said about them to stderr. Devices: `sim` (the 
 `sim:qle7340` has one port; `vfio-user:PATH` is a device that another process serves; `vfio:0000:04:00.0` is a card of
 this machine that is bound to vfio-pci. Settings may follow its address, each after a comma: `cdev` or `group` (by which
 nodes), `msix`, `msi` or `intx`, `vectors=N`, and `noiommu` (registers and interrupts without an IOMMU; no DMA; taints
-the kernel).";
+the kernel). `up:NAME` is what `qhca up` holds.";
 
 /// The driver and chip model of the QLogic 7322 InfiniBand HCA, from the command line.
 #[derive(Debug, Parser)]
@@ -47,7 +47,7 @@ pub(crate) struct Global {
 /// The device a command works on.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DeviceArg {
-    /// Device: `sim`, `sim:qle7340`, `sim:qle7342`, `vfio-user:PATH` or `vfio:ADDRESS`
+    /// Device: `sim`, `sim:qle7340`, `sim:qle7342`, `vfio-user:PATH`, `vfio:ADDRESS`, or `up:NAME` for one that `qhca up` holds
     #[arg(short, long, value_name = "DEV", default_value = "sim")]
     pub(crate) device: String,
 }
@@ -61,6 +61,10 @@ pub(crate) enum Command {
     Bind(cmd::bind::Args),
     /// Give a card back to the kernel
     Unbind(cmd::bind::UnbindArgs),
+    /// Bring a device up and hold it until the program is ended; others look at it meanwhile
+    Up(cmd::up::Args),
+    /// Show what has happened to a device that `qhca up` holds
+    Events(cmd::events::Args),
     /// Explain error words, also out of pasted log lines
     Decode(cmd::decode::Args),
     /// Show the device as ibstat does

@@ -23,9 +23,16 @@ pub(crate) enum Status {
     Output = 5,
 }
 
+impl Status {
+    /// The exit code.
+    pub(crate) const fn code(self) -> u8 {
+        self as u8
+    }
+}
+
 impl From<Status> for ExitCode {
     fn from(status: Status) -> Self {
-        Self::from(status as u8)
+        Self::from(status.code())
     }
 }
 

@@ -11,6 +11,7 @@ mod cmd;
 mod fail;
 mod target;
 mod ui;
+mod up;
 
 use clap::Parser;
 use std::io::{IsTerminal, Write};

@@ -7,6 +7,7 @@
 use crate::args::DeviceArg;
 use crate::fail::{Failure, Status};
 use crate::ui::Ui;
+use crate::up::place;
 use qhca::{Device, OpenError, Opening, Runtime, SimCards, SimSetup, Spec, StartError, Window};
 use qhca_driver::board::Chip;
 use qhca_driver::eeprom::{EepromPoll, EepromReader};
@@ -25,7 +26,7 @@ use qhca_sim::chip::{Config, WrongSet};
 use std::path::Path;
 use std::time::Duration as StdDuration;
 
-const VALID: &str = "valid: sim, sim:qle7340 (one port), sim:qle7342 (two ports), vfio-user:PATH, vfio:ADDRESS (a card of this machine)";
+const VALID: &str = "valid: sim, sim:qle7340 (one port), sim:qle7342 (two ports), vfio-user:PATH, vfio:ADDRESS (a card of this machine), up:NAME for looking at what `qhca up` holds";
 
 /// How long links may train before they are shown as they are.
 ///
@@ -239,6 +240,10 @@ impl Target {
 }
 
 fn not_opened(name: &str, error: &OpenError) -> Failure {
+    if let Some(holder) = name.parse().ok().and_then(|spec: Spec| place::holder_of(&place::name_of(&spec))) {
+        return Failure::new(Status::Missing, format!("-d {name}: it is held by {holder}"))
+            .remedy("info, counters, regs and events ask that process; end it for anything else");
+    }
     let remedy: String = match error {
         OpenError::Vfio { source, .. } => source.remedy(),
         OpenError::VfioUser { .. } => {

@@ -33,6 +33,11 @@ impl Ui {
         write_all(result.as_bytes())
     }
 
+    /// Writes one line of a text result that comes bit by bit.
+    pub(crate) fn line(&self, line: &str) -> Result<(), Failure> {
+        write_all(format!("{line}\n").as_bytes())
+    }
+
     /// Writes one JSON value and a line end.
     pub(crate) fn json(&self, result: &impl Serialize) -> Result<(), Failure> {
         let mut line = serde_json::to_vec(result)

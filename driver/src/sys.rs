@@ -5,7 +5,7 @@
 //! the functions are the few that the standard library lacks, wrapped so that they cannot be misused.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 mod vfio;
@@ -280,6 +280,66 @@ pub fn memlock_limit_bytes() -> io::Result<Option<u64>> {
     // SAFETY: `at` points to a whole limit that lives through the call.
     retry(|| unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, at) })?;
     Ok((limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur))
+}
+
+/// Locks `file` for this process, without waiting; false if another process has it locked. The lock goes with the last
+/// descriptor of the file, however its process ends.
+///
+/// # Errors
+/// What the system says: the file system has no locks.
+pub fn try_lock_file(file: &File) -> io::Result<bool> {
+    // SAFETY: the call takes plain numbers; the descriptor is open.
+    match retry(|| unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The two signals that ask a program to end, as something to wait for: SIGTERM and SIGINT.
+pub struct EndSignals {
+    file: File,
+}
+
+impl EndSignals {
+    /// Keeps both signals from ending the process, in the calling thread and those that it starts from now on; call it
+    /// before any other thread is there.
+    ///
+    /// # Errors
+    /// What the system says: no descriptor left.
+    pub fn block() -> io::Result<Self> {
+        let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: the call fills the whole set, which is writable.
+        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+        // SAFETY: the set was filled by the call above.
+        let mut set = unsafe { set.assume_init() };
+        for signal in [libc::SIGTERM, libc::SIGINT] {
+            // SAFETY: the set is whole and writable; the signal is one that exists.
+            unsafe { libc::sigaddset(&raw mut set, signal) };
+        }
+        // SAFETY: the set is whole and lives through the call; the old one is not asked for.
+        let error = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+        // SAFETY: the set is whole and lives through the call; -1 asks for a new descriptor.
+        let fd = retry(|| unsafe { libc::signalfd(-1, &raw const set, flags) })?;
+        Ok(Self { file: File::from(owned(fd)) })
+    }
+
+    /// Whether one of them came; each is told once.
+    pub fn came(&self) -> bool {
+        let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
+        (&self.file).read(&mut info).is_ok_and(|bytes| bytes == info.len())
+    }
+}
+
+impl AsFd for EndSignals {
+    /// Readable when one of them came.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
 }
 
 #[cfg(test)]

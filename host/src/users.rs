@@ -2,20 +2,32 @@
 
 use crate::read::{Fact, Reader};
 
-/// Most bytes of the list of users.
-const PASSWD_BYTES: usize = 1 << 20;
+/// Most bytes of a list of users or groups.
+const LIST_BYTES: usize = 1 << 20;
 
 /// The number of a user, given by name or by number; `None`: there is no such user.
 ///
 /// # Errors
 /// The list of users cannot be read.
 pub fn uid_of(reader: Reader<'_>, user: &str) -> Fact<Option<u32>> {
-    if let Ok(uid) = user.parse() {
-        return Ok(Some(uid));
+    number_of(reader, "/etc/passwd", user)
+}
+
+/// The number of a group, given by name or by number; `None`: there is no such group.
+///
+/// # Errors
+/// The list of groups cannot be read.
+pub fn gid_of(reader: Reader<'_>, group: &str) -> Fact<Option<u32>> {
+    number_of(reader, "/etc/group", group)
+}
+
+/// Both lists have the name in the first field of a line and the number in the third.
+fn number_of(reader: Reader<'_>, list: &str, name: &str) -> Fact<Option<u32>> {
+    if let Ok(number) = name.parse() {
+        return Ok(Some(number));
     }
-    let passwd = reader.text("/etc/passwd", PASSWD_BYTES)?;
-    let entry =
-        passwd.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| fields[0] == user);
+    let text = reader.text(list, LIST_BYTES)?;
+    let entry = text.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| fields[0] == name);
     Ok(entry.and_then(|fields| fields.get(2)?.parse().ok()))
 }
 

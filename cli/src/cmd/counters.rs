@@ -8,12 +8,14 @@ use crate::args::DeviceArg;
 use crate::fail::{Failure, Status};
 use crate::target::Target;
 use crate::ui::Ui;
+use crate::up::client;
+use crate::up::question::Question;
 use qhca_driver::counters::Width;
 use qhca_driver::counters::table::{self, CounterInfo};
 use qhca_driver::options::Options;
 use qhca_regs::access::PORT_STRIDE_BYTES;
 use qhca_regs::{GONE, map};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
 /// Arguments of `qhca counters`.
@@ -24,47 +26,46 @@ pub(crate) struct Args {
     /// The counters that ipathfs listed, in its order; `E ` marks the name from which on errors are counted
     #[arg(long)]
     ipath: bool,
-    /// Bring the device up before its counters are read
+    /// Bring the device up before its counters are read; not needed for one that `qhca up` holds, which is asked
     #[arg(long)]
     up: bool,
 }
 
-#[derive(Serialize)]
-struct All {
+/// All counters, as they are printed.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct All {
     device: Vec<Reading>,
     ports: Vec<OfPort>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct OfPort {
     port: u8,
     counters: Vec<Reading>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Reading {
-    name: &'static str,
+    name: String,
     value: u64,
-    unit: &'static str,
+    unit: String,
     bits: u8,
     total: Option<u64>,
     register: String,
-    #[serde(skip)]
-    is_listed: bool,
+    /// Whether ipathfs listed it.
+    listed: bool,
 }
 
 /// Runs `qhca counters`.
 pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
-    let target = match args.up {
-        true => Target::open_up(&args.device, &Options::default(), ui)?,
-        false => Target::open(&args.device, ui)?,
+    let mut all = match client::holder_for(&args.device.device)? {
+        Some(mut holder) => holder.ask(&Question::Counters)?,
+        None => open_and_read(args, ui)?,
     };
-    target.wait_for_links(ui);
-    let mut all = read_all(&target)?;
     if args.ipath {
         let lists =
             std::iter::once(&mut all.device).chain(all.ports.iter_mut().map(|port| &mut port.counters));
-        lists.for_each(|list| list.retain(|reading| reading.is_listed));
+        lists.for_each(|list| list.retain(|reading| reading.listed));
     }
     match (ui.json, args.ipath) {
         (true, _) => ui.json(&all)?,
@@ -74,7 +75,17 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-fn read_all(target: &Target) -> Result<All, Failure> {
+fn open_and_read(args: &Args, ui: &Ui) -> Result<All, Failure> {
+    let target = match args.up {
+        true => Target::open_up(&args.device, &Options::default(), ui)?,
+        false => Target::open(&args.device, ui)?,
+    };
+    target.wait_for_links(ui);
+    read_all(&target)
+}
+
+/// Reads every counter.
+pub(crate) fn read_all(target: &Target) -> Result<All, Failure> {
     let ports = target.chip()?.board.ports;
     let mut device: Vec<_> =
         table::DEVICE.iter().map(|info| read(target, info, 0)).collect::<Result<_, _>>()?;
@@ -115,8 +126,8 @@ fn read(target: &Target, info: &CounterInfo, shift: u32) -> Result<Reading, Fail
         Width::Bits32 | Width::Level => (word & 0xFFFF_FFFF, 32),
         Width::Bits64 => (word, 64),
     };
-    let (unit, is_listed) = (info.unit.name(), info.is_listed);
-    Ok(Reading { name: info.name, value, unit, bits, total: None, register, is_listed })
+    let (name, unit, listed) = (info.name.to_owned(), info.unit.name().to_owned(), info.is_listed);
+    Ok(Reading { name, value, unit, bits, total: None, register, listed })
 }
 
 fn text(all: &All) -> String {

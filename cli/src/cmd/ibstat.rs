@@ -3,25 +3,25 @@
 //! Pure text from plain values; `info` fills them in. Labels are followed by a colon and one space, the device's lines
 //! are indented by one tab and a port's by two, unless one port alone is asked for.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write};
 
 /// One device.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Ca {
     pub(crate) name: String,
     pub(crate) ca_type: String,
     pub(crate) firmware_version: String,
     pub(crate) hardware_version: String,
-    #[serde(serialize_with = "hex64")]
+    #[serde(serialize_with = "hex64", deserialize_with = "from_hex64")]
     pub(crate) node_guid: u64,
-    #[serde(serialize_with = "hex64")]
+    #[serde(serialize_with = "hex64", deserialize_with = "from_hex64")]
     pub(crate) system_image_guid: u64,
     pub(crate) ports: Vec<PortView>,
 }
 
 /// One port.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PortView {
     pub(crate) port: u8,
     pub(crate) state: String,
@@ -30,11 +30,11 @@ pub(crate) struct PortView {
     pub(crate) base_lid: u16,
     pub(crate) lmc: u8,
     pub(crate) sm_lid: u16,
-    #[serde(serialize_with = "hex32")]
+    #[serde(serialize_with = "hex32", deserialize_with = "from_hex32")]
     pub(crate) capability_mask: u32,
-    #[serde(serialize_with = "hex64")]
+    #[serde(serialize_with = "hex64", deserialize_with = "from_hex64")]
     pub(crate) port_guid: u64,
-    pub(crate) link_layer: &'static str,
+    pub(crate) link_layer: String,
 }
 
 fn hex64<S: serde::Serializer>(value: &u64, to: S) -> Result<S::Ok, S::Error> {
@@ -43,6 +43,17 @@ fn hex64<S: serde::Serializer>(value: &u64, to: S) -> Result<S::Ok, S::Error> {
 
 fn hex32<S: serde::Serializer>(value: &u32, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&format_args!("{value:#010x}"))
+}
+
+fn from_hex64<'a, D: serde::Deserializer<'a>>(from: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(from)?;
+    let digits = text.strip_prefix("0x").unwrap_or("none");
+    u64::from_str_radix(digits, 16)
+        .map_err(|_| serde::de::Error::custom(format!("{text:?} is no number in hex")))
+}
+
+fn from_hex32<'a, D: serde::Deserializer<'a>>(from: D) -> Result<u32, D::Error> {
+    u32::try_from(from_hex64(from)?).map_err(serde::de::Error::custom)
 }
 
 /// A rate as `ibstat` prints it: whole Gb/s, but 2.5 for a single lane at the lowest speed.
@@ -66,6 +77,16 @@ impl Serialize for Rate {
         match self.tenth_gbps % 10 {
             0 => to.serialize_u32(self.tenth_gbps / 10),
             _ => to.serialize_f64(f64::from(self.tenth_gbps) / 10.0),
+        }
+    }
+}
+
+impl<'a> Deserialize<'a> for Rate {
+    fn deserialize<D: serde::Deserializer<'a>>(from: D) -> Result<Self, D::Error> {
+        let gbps = f64::deserialize(from)?;
+        match (0.0..10_000.0).contains(&gbps) {
+            true => Ok(Self { tenth_gbps: (gbps * 10.0).round() as u32 }),
+            false => Err(serde::de::Error::custom(format!("{gbps} Gb/s is no rate"))),
         }
     }
 }
@@ -123,7 +144,7 @@ mod tests {
             sm_lid: 1,
             capability_mask: 0x0761_0868,
             port_guid: 0x0011_7500_0070_4ac2,
-            link_layer: "InfiniBand",
+            link_layer: "InfiniBand".into(),
         };
         Ca {
             name: "qib0".into(),

@@ -9,6 +9,8 @@ use crate::cmd::ibstat::{self, Ca, PortView, Rate};
 use crate::fail::{Failure, Status};
 use crate::target::Target;
 use crate::ui::Ui;
+use crate::up::client;
+use crate::up::question::Question;
 use qhca_driver::identity::Identity;
 use qhca_driver::link::{CableError, CableInfo, Logical, Physical};
 use qhca_driver::options::Options;
@@ -51,34 +53,43 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
         return Err(Failure::bad_input(format!("{name:?} is no device here"))
             .remedy(format!("valid: {CA_NAME}; -d chooses what it stands for")));
     }
+    if let Some(mut holder) = client::holder_for(&args.device.device)? {
+        return match args.cables {
+            true => print_cables(&holder.ask::<Vec<CableView>>(&Question::Cables)?, args.port.as_deref(), ui),
+            false => print(args, &holder.ask(&Question::Info)?, ui),
+        };
+    }
     let target = match args.no_link || args.list_of_cas || args.short || args.port_list {
         true => Target::open(&args.device, ui)?,
         false => Target::open_up(&args.device, &Options::default(), ui)?,
     };
     target.wait_for_links(ui);
     if args.cables {
-        return show_cables(&target, args.port.as_deref(), ui);
+        return print_cables(&cables(&target)?, args.port.as_deref(), ui);
     }
     let identity = target.identity()?;
     for remark in identity.remarks() {
         ui.warning(&format!("{}: {remark}", target.name));
     }
-    let ca = look(&target, &identity)?;
-    let port = args.port.as_deref().map(|text| find_port(&ca, text)).transpose()?;
+    print(args, &look(&target, &identity)?, ui)
+}
+
+fn print(args: &Args, ca: &Ca, ui: &Ui) -> Result<Status, Failure> {
+    let port = args.port.as_deref().map(|text| find_port(ca, text)).transpose()?;
     match (ui.json, port) {
-        (true, None) => ui.json(&ca)?,
+        (true, None) => ui.json(ca)?,
         (true, Some(port)) => ui.json(&Ca { ports: vec![port.clone()], ..ca.clone() })?,
         (false, Some(port)) if !(args.list_of_cas || args.port_list || args.short) => {
-            ui.text(&ibstat::port_text(&ca, port))?;
+            ui.text(&ibstat::port_text(ca, port))?;
         }
-        (false, port) => ui.text(&text(args, &ca, port))?,
+        (false, port) => ui.text(&text(args, ca, port))?,
     }
     Ok(Status::Done)
 }
 
 /// One port's cable, as scripts read it. Nothing is known of an empty cage but that.
-#[derive(Debug, serde::Serialize)]
-struct CableView {
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct CableView {
     port: u8,
     present: bool,
     kind: Option<String>,
@@ -91,10 +102,20 @@ struct CableView {
     attenuation_db: Option<[u8; 2]>,
     oddities: Vec<String>,
     error: Option<String>,
+    /// The same for people.
+    text: String,
 }
 
 impl CableView {
     fn new(port: u8, cable: Option<Result<CableInfo, CableError>>) -> Self {
+        let shown = match &cable {
+            None => format!("port {port}: no cable module\n"),
+            Some(Err(error)) => format!("port {port}: {error}: {}\n", error.cause),
+            Some(Ok(info)) => {
+                let odd = info.oddities().into_iter().map(|odd| format!("port {port}: odd: {odd}\n"));
+                format!("port {port}: {info}\n{}", odd.collect::<String>())
+            }
+        };
         let present = cable.is_some();
         let (info, error) = match cable {
             Some(Ok(info)) => (Some(info), None),
@@ -115,42 +136,32 @@ impl CableView {
             attenuation_db: info.as_ref().map(|info| info.attenuation_db),
             oddities: info.as_ref().map(CableInfo::oddities).unwrap_or_default(),
             error,
+            text: shown,
         }
     }
 }
 
-fn show_cables(target: &Target, port: Option<&str>, ui: &Ui) -> Result<Status, Failure> {
+/// The cables of every port.
+pub(crate) fn cables(target: &Target) -> Result<Vec<CableView>, Failure> {
     let ports = target.identity()?.chip.board.ports;
-    let numbers: Vec<(Port, u8)> =
-        ports.iter().filter_map(|port| Some((port, ports.ib_number(port)?))).collect();
-    let chosen: Vec<(Port, u8)> = match port {
-        None => numbers.clone(),
-        Some(text) => numbers.iter().copied().filter(|(_, number)| number.to_string() == text).collect(),
-    };
+    let numbers = ports.iter().filter_map(|port| Some((port, ports.ib_number(port)?)));
+    let cable = |port| target.device().and_then(|device| device.cable(port));
+    Ok(numbers.map(|(port, number)| CableView::new(number, cable(port))).collect())
+}
+
+fn print_cables(all: &[CableView], port: Option<&str>, ui: &Ui) -> Result<Status, Failure> {
+    let chosen: Vec<&CableView> =
+        all.iter().filter(|cable| port.is_none_or(|text| cable.port.to_string() == text)).collect();
     if let Some(text) = port.filter(|_| chosen.is_empty()) {
-        let valid: Vec<String> = numbers.iter().map(|(_, number)| number.to_string()).collect();
+        let valid: Vec<String> = all.iter().map(|cable| cable.port.to_string()).collect();
         return Err(Failure::bad_input(format!("{text:?} is no port of this device"))
             .remedy(format!("valid: {}", valid.join(", "))));
     }
-    let cable = |port| target.device().and_then(|device| device.cable(port));
     if ui.json {
-        let views = chosen.into_iter().map(|(port, number)| CableView::new(number, cable(port)));
-        views.collect::<Vec<_>>().iter().try_for_each(|view| ui.json(view))?;
+        chosen.into_iter().try_for_each(|view| ui.json(view))?;
         return Ok(Status::Done);
     }
-    let mut text = String::new();
-    for (port, number) in chosen {
-        text += &match cable(port) {
-            None => format!("port {number}: no cable module\n"),
-            Some(Err(error)) => format!("port {number}: {error}: {}\n", error.cause),
-            Some(Ok(info)) => {
-                let odd: String =
-                    info.oddities().iter().map(|odd| format!("port {number}: odd: {odd}\n")).collect();
-                format!("port {number}: {info}\n{odd}")
-            }
-        };
-    }
-    ui.text(&text)?;
+    ui.text(&chosen.into_iter().map(|cable| cable.text.as_str()).collect::<String>())?;
     Ok(Status::Done)
 }
 
@@ -175,7 +186,7 @@ fn find_port<'a>(ca: &'a Ca, text: &str) -> Result<&'a PortView, Failure> {
 }
 
 /// Reads what `ibstat` shows.
-fn look(target: &Target, identity: &Identity) -> Result<Ca, Failure> {
+pub(crate) fn look(target: &Target, identity: &Identity) -> Result<Ca, Failure> {
     let ports = identity.chip.board.ports;
     let views = ports.iter().filter_map(|port| Some((port, ports.ib_number(port)?)));
     Ok(Ca {
@@ -210,6 +221,6 @@ fn look_at_port(target: &Target, identity: &Identity, port: Port, number: u8) ->
         sm_lid: 0,
         capability_mask: 0,
         port_guid: identity.port_guid(number).0,
-        link_layer: "InfiniBand",
+        link_layer: "InfiniBand".to_owned(),
     })
 }

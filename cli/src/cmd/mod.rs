@@ -8,6 +8,7 @@ pub(crate) mod bind;
 pub(crate) mod completions;
 pub(crate) mod counters;
 pub(crate) mod decode;
+pub(crate) mod events;
 mod ibstat;
 pub(crate) mod info;
 pub(crate) mod lab;
@@ -21,6 +22,7 @@ mod regs_select;
 pub(crate) mod selftest;
 pub(crate) mod sim;
 pub(crate) mod storm;
+pub(crate) mod up;
 
 /// Runs the command that was typed.
 pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
@@ -29,6 +31,8 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
         Command::Info(args) => info::run(args, ui),
         Command::Counters(args) => counters::run(args, ui),
         Command::List(args) => list::run(args, ui),
+        Command::Up(args) => up::run(args, ui),
+        Command::Events(args) => events::run(args, ui),
         Command::Bind(args) => bind::run(args, ui),
         Command::Unbind(args) => bind::run_unbind(args, ui),
         Command::Options(args) => options::run(args, ui),

@@ -10,6 +10,7 @@ use crate::cmd::regs_select::{self, Choice};
 use crate::fail::{Failure, Status};
 use crate::target::Target;
 use crate::ui::Ui;
+use crate::up::client::{self, Client};
 use qhca_driver::options::Options;
 use qhca_regs::info::{FieldInfo, Placed};
 use qhca_regs::{Access, GONE};
@@ -83,6 +84,10 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
             registers.into_iter().map(|(placed, word)| Reading { placed, word, value: None }).collect();
         return print(&readings, is_named, ui);
     }
+    if let Some(mut holder) = client::holder_for(&args.device.device)?.filter(|_| !args.unmodelled) {
+        let readings = ask(&mut holder, registers, is_named)?;
+        return print_read(readings, is_named, args, ui);
+    }
     let target = match args.up || args.unmodelled {
         true => Target::open_up(&args.device, &Options::default(), ui)?,
         false => Target::open(&args.device, ui)?,
@@ -95,6 +100,22 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
     for (placed, word) in registers {
         readings.push(read(&target, placed, word, is_named)?);
     }
+    print_read(readings, is_named, args, ui)
+}
+
+/// Has the process that holds the device read registers.
+fn ask(holder: &mut Client, registers: Vec<(Placed, u32)>, is_named: bool) -> Result<Vec<Reading>, Failure> {
+    let mut readings: Vec<Reading> =
+        registers.into_iter().map(|(placed, word)| Reading { placed, word, value: None }).collect();
+    let readable: Vec<&mut Reading> =
+        readings.iter_mut().filter(|reading| may_read(&reading.placed, is_named)).collect();
+    let offsets: Vec<u32> = readable.iter().map(|reading| reading.offset()).collect();
+    let values = holder.read(&offsets)?;
+    readable.into_iter().zip(values).for_each(|(reading, value)| reading.value = Some(value));
+    Ok(readings)
+}
+
+fn print_read(mut readings: Vec<Reading>, is_named: bool, args: &Args, ui: &Ui) -> Result<Status, Failure> {
     if !is_named && !args.all {
         let all = readings.len();
         readings.retain(Reading::differs_from_reset);
@@ -114,11 +135,14 @@ fn print(readings: &[Reading], is_named: bool, ui: &Ui) -> Result<Status, Failur
     Ok(Status::Done)
 }
 
+fn may_read(placed: &Placed, is_named: bool) -> bool {
+    placed.info.access != Access::Wo && (is_named || !placed.info.extra)
+}
+
 /// Reads one register, unless it may not be read or nobody asked for it by name.
 fn read(target: &Target, placed: Placed, word: u32, is_named: bool) -> Result<Reading, Failure> {
     let mut reading = Reading { placed, word, value: None };
-    let may_read = placed.info.access != Access::Wo && (is_named || !placed.info.extra);
-    if may_read {
+    if may_read(&reading.placed, is_named) {
         let value = target.read(reading.offset());
         if value == GONE {
             // A register may hold all ones; a device that answers tells so by its first one.
