@@ -240,8 +240,8 @@ fn hostile_and_silent_clients_hinder_nobody_and_nothing_can_be_written() {
         "{\"ask\": \"read\", \"offsets\": [4]}",
         "{\"ask\": \"read\", \"offsets\": [4294967288]}",
         "{\"ask\": \"read\", \"offsets\": [-1]}",
-        // IntClear may only be written.
-        "{\"ask\": \"read\", \"offsets\": [120]}",
+        // encryption_key_low may only be written.
+        "{\"ask\": \"read\", \"offsets\": [384]}",
     ] {
         let answer = asker.ask(bad);
         assert_eq!((&answer["ok"], &answer["code"]), (&json!(false), &json!(2)), "{bad}: {answer}");
