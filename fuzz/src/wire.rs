@@ -66,6 +66,8 @@ pub struct Wire<'a> {
     ctrl: Cell<ExtCtrl>,
     out: Cell<u16>,
     gone: Cell<bool>,
+    /// Whether the device has ever held the data line: what was read then need not be what it holds.
+    data_held: Cell<bool>,
     /// Accesses since a read gave all ones.
     after_gone: Cell<usize>,
     accesses: Cell<usize>,
@@ -95,6 +97,7 @@ impl<'a> Wire<'a> {
             ctrl: Cell::default(),
             out: Cell::new(0),
             gone: Cell::new(false),
+            data_held: Cell::new(false),
             after_gone: Cell::new(0),
             accesses: Cell::new(0),
         };
@@ -106,6 +109,12 @@ impl<'a> Wire<'a> {
     #[must_use]
     pub fn refused(&self) -> bool {
         self.device.borrow().refused
+    }
+
+    /// Whether the device has held the data line at any time.
+    #[must_use]
+    pub fn data_was_held(&self) -> bool {
+        self.data_held.get()
     }
 
     /// Accesses after a read that gave all ones.
@@ -246,8 +255,10 @@ impl<'a> Wire<'a> {
             return;
         }
         device.fault = device.next_fault;
-        if device.fault == Fault::Gone {
-            self.gone.set(true);
+        match device.fault {
+            Fault::Gone => self.gone.set(true),
+            Fault::HoldsData => self.data_held.set(true),
+            _ => {}
         }
         self.plan_fault(device);
     }
