@@ -88,6 +88,19 @@ impl MmioBar {
         unsafe { register.write(value) };
     }
 
+    /// Stores `N` dwords, an even number, two by two from `at` on, and moves `at` behind them.
+    ///
+    /// # Safety
+    /// `at` is one that `self.holds(at, N * 4)`.
+    #[inline(always)]
+    unsafe fn store_pairs<const N: usize>(&self, at: &mut usize, dwords: &[u32; N]) {
+        for [low, high] in dwords.as_chunks::<2>().0 {
+            // SAFETY: two of the dwords that the window holds by this function's contract.
+            unsafe { self.store(*at, u64::from(*low) | u64::from(*high) << 32) };
+            *at += 8;
+        }
+    }
+
     /// Stores the lower half of a register whose place is known to be in the window.
     ///
     /// # Safety
@@ -146,15 +159,25 @@ impl Bar for MmioBar {
         if !self.holds(offset, dwords.len() * 4) {
             refuse(offset, self.len_bytes);
         }
-        let (pairs, odd) = dwords.as_chunks::<2>();
         let mut at = offset as usize;
-        for [low, high] in pairs {
-            // SAFETY: the whole copy is in the window, and this pair is part of it.
-            unsafe { self.store(at, u64::from(*low) | u64::from(*high) << 32) };
-            at += 8;
+        let (eights, rest) = dwords.as_chunks::<8>();
+        for eight in eights {
+            // SAFETY: the whole copy is in the window, and these eight dwords are part of it.
+            unsafe { self.store_pairs(&mut at, eight) };
+        }
+        // What is left is shorter than eight: headers are, and a loop would cost more than its stores.
+        let (four, rest) = rest.as_chunks::<4>();
+        if let [four] = four {
+            // SAFETY: as above, for these four.
+            unsafe { self.store_pairs(&mut at, four) };
+        }
+        let (pair, odd) = rest.as_chunks::<2>();
+        if let [pair] = pair {
+            // SAFETY: as above, for these two.
+            unsafe { self.store_pairs(&mut at, pair) };
         }
         if let [last] = odd {
-            // SAFETY: as above.
+            // SAFETY: as above, for the last one.
             unsafe { self.store_half(at, *last) };
         }
     }

@@ -111,12 +111,12 @@ impl<D: Departures> Wire for Sending<D> {
     fn send(&mut self, packet: &Outgoing<'_>) -> Result<(), Full> {
         let payload =
             if packet.payload.is_empty() { FramePayload::None } else { FramePayload::Dwords(packet.payload) };
-        let mut frame = Frame::new(self.port, packet.header, payload);
-        frame.lane = if packet.vl == MANAGEMENT_VL { Lane::Management } else { Lane::Vl(packet.vl) };
+        let lane = if packet.vl == MANAGEMENT_VL { Lane::Management } else { Lane::Vl(packet.vl) };
+        let mut frame = Frame::new(self.port, packet.header, payload).with_lane(lane);
         if packet.static_rate > 0 {
             let dwords = (packet.header.len() + packet.payload.len() + 1) as u32;
             let ticks = u32::from(packet.static_rate) * dwords.div_ceil(2);
-            frame.static_rate = ticks.min(STATIC_RATE_MAX) as u16;
+            frame = frame.with_static_rate(ticks.min(STATIC_RATE_MAX) as u16);
         }
         match self.departures.submit(&frame) {
             Ok(()) => Ok(()),

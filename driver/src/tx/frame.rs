@@ -55,6 +55,17 @@ impl Payload<'_> {
     /// Dwords on the wire.
     #[inline]
     pub fn len_dwords(&self) -> usize {
+        // The two that the fast path sees come first, without a table of jumps.
+        match self {
+            Self::None => return 0,
+            Self::Dwords(dwords) => return dwords.len(),
+            _ => {}
+        }
+        self.len_dwords_of_bytes()
+    }
+
+    #[inline(never)]
+    fn len_dwords_of_bytes(&self) -> usize {
         match self {
             Self::None => 0,
             Self::Dwords(dwords) => dwords.len(),
@@ -69,27 +80,102 @@ impl Payload<'_> {
 }
 
 /// One packet.
+///
+/// Most packets are plain: VL 0, full rate, no interrupt, whichever way the sender sees fit. How a frame departs from that
+/// is kept beside one flag that says whether it does at all, which is all that the fast path asks.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// The port it leaves by.
     pub port: Port,
-    /// The lane.
-    pub lane: Lane,
     /// The headers from LRH on, as they lie in memory: big-endian fields, four bytes a dword.
     pub header: &'a [u32],
     /// What follows them.
     pub payload: Payload<'a>,
-    /// Ticks of pause before the port's next packet, 14 bits; 0 at full rate.
-    pub static_rate: u16,
-    /// Whether to interrupt when it has left.
-    pub notify: bool,
-    /// How it gets to the chip.
-    pub path: Path,
+    lane: Lane,
+    static_rate: u16,
+    notify: bool,
+    path: Path,
+    is_plain: bool,
 }
 
 impl<'a> Frame<'a> {
-    /// A packet at full rate on VL 0.
-    pub fn new(port: Port, header: &'a [u32], payload: Payload<'a>) -> Self {
-        Self { port, lane: Lane::Vl(0), header, payload, static_rate: 0, notify: false, path: Path::Auto }
+    /// A plain packet: at full rate on VL 0.
+    #[inline]
+    pub const fn new(port: Port, header: &'a [u32], payload: Payload<'a>) -> Self {
+        Self {
+            port,
+            header,
+            payload,
+            lane: Lane::Vl(0),
+            static_rate: 0,
+            notify: false,
+            path: Path::Auto,
+            is_plain: true,
+        }
+    }
+
+    /// Leaves by `lane`.
+    #[inline]
+    #[must_use]
+    pub fn with_lane(self, lane: Lane) -> Self {
+        Self { lane, ..self }.judged()
+    }
+
+    /// Is followed by a pause of `ticks` before the port's next packet, 14 bits; 0 for full rate.
+    #[inline]
+    #[must_use]
+    pub fn with_static_rate(self, ticks: u16) -> Self {
+        Self { static_rate: ticks, ..self }.judged()
+    }
+
+    /// Interrupts when it has left, or does not.
+    #[inline]
+    #[must_use]
+    pub fn with_notify(self, notify: bool) -> Self {
+        Self { notify, ..self }.judged()
+    }
+
+    /// Gets to the chip by `path`.
+    #[inline]
+    #[must_use]
+    pub fn with_path(self, path: Path) -> Self {
+        Self { path, ..self }.judged()
+    }
+
+    /// The lane that it leaves by.
+    #[inline]
+    pub const fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    /// Ticks of pause before the port's next packet.
+    #[inline]
+    pub const fn static_rate(&self) -> u16 {
+        self.static_rate
+    }
+
+    /// Whether to interrupt when it has left.
+    #[inline]
+    pub const fn notify(&self) -> bool {
+        self.notify
+    }
+
+    /// How it gets to the chip.
+    #[inline]
+    pub const fn path(&self) -> Path {
+        self.path
+    }
+
+    /// Whether nothing is special about it.
+    #[inline]
+    pub(super) const fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+
+    #[inline]
+    fn judged(mut self) -> Self {
+        let special = self.static_rate != 0 || self.notify || self.path != Path::Auto;
+        self.is_plain = self.lane == Lane::Vl(0) && !special;
+        self
     }
 }

@@ -1,12 +1,12 @@
 //! Submit: claim a buffer, write the control word, headers and payload, done.
 //!
 //! ```text
-//!   buffer:  | PBC 0 | PBC 1 | LRH ... headers | payload ...           |
-//!            └──── one burst, on a dword pair ──┴─ second burst ────────┘
+//!   buffer:  | PBC 0 | PBC 1 | LRH ... headers | payload ... |
+//!            └── a store ────┴── pairs of dwords, ascending ──┘
 //! ```
 //!
-//! The chip launches when as many dwords have arrived as the PBC announced (F-212). Bursts begin on a pair of dwords,
-//! so when PBC and headers end in the middle of one the first payload dword goes with them.
+//! The chip launches when as many dwords have arrived as the PBC announced (F-212). Every store begins on a pair of
+//! dwords, so when the headers end in the middle of one the first payload dword goes with them.
 //!
 //! A sender belongs to one thread. It never waits: without a free buffer it says `WouldBlock` and has the chip tell
 //! when that changes.
@@ -14,13 +14,14 @@
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 
 use qhca_regs::layout::{AvailWords, Pbc};
 use qhca_regs::{Bar, Buffer, BufferKind, Port};
 
 use super::control::SendControl;
-use super::frame::{Frame, HEADER_MAX_DWORDS, Lane, Path, Payload};
+use super::frame::{Frame, HEADER_MAX_DWORDS, Lane, Payload};
 use super::pool::Pool;
 use super::route::{SdmaSide, Submitted};
 use super::sdma::{PACKET_MAX_DWORDS, SMALL_DWORDS, SdmaHome};
@@ -31,8 +32,6 @@ use crate::shared::{DeviceShared, DeviceState};
 const ASK_AGAIN_AFTER: u64 = 64;
 /// An LRH and a BTH: less is no packet that the chip would send.
 const HEADER_MIN_DWORDS: usize = 5;
-/// PBC, headers, and one dword to end on a pair.
-const PREFIX_DWORDS: usize = Pbc::LEN_DWORDS + HEADER_MAX_DWORDS + 2;
 /// Bytes of the control word.
 const PBC_BYTES: u32 = Pbc::LEN_DWORDS as u32 * 4;
 /// Dwords of a byte payload that are copied at a time.
@@ -254,19 +253,16 @@ impl Sender {
         let written = Pbc::LEN_DWORDS + frame.header.len() + frame.payload.len_dwords();
         if !(HEADER_MIN_DWORDS..=HEADER_MAX_DWORDS).contains(&frame.header.len())
             || written > self.pio_limit_dwords
-            || frame.lane != Lane::Vl(0)
-            || frame.path != Path::Auto
-            || frame.static_rate > STATIC_RATE_MAX
+            || !frame.is_plain()
+            || self.shared.word() != self.known
         {
             return self.submit_elsewise(bar, frame, written);
         }
-        if self.shared.word() != self.known {
-            self.look_what_changed()?;
-        }
-        let Some(buffer) = self.claim(frame, written) else {
+        let Some(buffer) = self.pool.take(written) else {
             return self.submit_elsewise(bar, frame, written);
         };
-        Ok(self.launch(bar, buffer, frame, written))
+        let wire_dwords = wire_dwords(written);
+        Ok(self.launch(bar, buffer, Pbc::for_port(frame.port, wire_dwords), frame, wire_dwords))
     }
 
     /// The device was reset, is being reset, or is no more.
@@ -292,20 +288,28 @@ impl Sender {
         frame: &Frame<'_>,
         written: usize,
     ) -> Result<Submitted, SubmitError> {
-        if written > self.largest_dwords && frame.lane != Lane::Management {
+        if written > self.largest_dwords && frame.lane() != Lane::Management {
             return Err(SubmitError::TooLong { dwords: written, fit: self.largest_dwords });
         }
         let buffer = match self.claim(frame, written) {
             Some(buffer) => buffer,
             None => self.claim_late(bar, frame, written)?,
         };
-        Ok(self.launch(bar, buffer, frame, written))
+        let wire_dwords = wire_dwords(written);
+        Ok(self.launch(bar, buffer, pbc_of(frame, wire_dwords), frame, wire_dwords))
     }
 
-    #[inline]
-    fn launch(&mut self, bar: &impl Bar, buffer: Buffer, frame: &Frame<'_>, written: usize) -> Submitted {
-        let wire_dwords = (written - Pbc::LEN_DWORDS + 1) as u16;
-        write_frame(bar, buffer, pbc_of(frame, wire_dwords), frame);
+    /// Writes to the buffer that was claimed. A part of each of its two callers: a call would cost as much as the claim.
+    #[inline(always)]
+    fn launch(
+        &mut self,
+        bar: &impl Bar,
+        buffer: Buffer,
+        pbc: Pbc,
+        frame: &Frame<'_>,
+        wire_dwords: u16,
+    ) -> Submitted {
+        write_frame(bar, buffer, pbc, frame);
         self.control.note_in_flight(buffer);
         self.counts.packets += 1;
         self.counts.dwords += u64::from(wire_dwords);
@@ -314,7 +318,7 @@ impl Sender {
 
     #[inline]
     fn claim(&mut self, frame: &Frame<'_>, written: usize) -> Option<Buffer> {
-        match frame.lane {
+        match frame.lane() {
             Lane::Vl(_) => self.pool.take(written),
             Lane::Management => self.pool.take_vl15(frame.port),
         }
@@ -361,10 +365,11 @@ impl Sender {
         if !(HEADER_MIN_DWORDS..=HEADER_MAX_DWORDS).contains(&header) {
             return Err(SubmitError::HeaderLength { dwords: header });
         }
-        if frame.static_rate > STATIC_RATE_MAX {
-            return Err(SubmitError::RateTooLarge { static_rate: frame.static_rate });
+        let static_rate = frame.static_rate();
+        if static_rate > STATIC_RATE_MAX {
+            return Err(SubmitError::RateTooLarge { static_rate });
         }
-        let fit = match frame.lane {
+        let fit = match frame.lane() {
             Lane::Vl(vl) if vl > 7 => return Err(SubmitError::NoSuchLane { vl }),
             Lane::Vl(_) if self.sdma[frame.port.index()].is_some() => {
                 PACKET_MAX_DWORDS.max(self.largest_dwords)
@@ -384,79 +389,92 @@ impl Sender {
     }
 }
 
-/// The control word of `frame`.
+/// Dwords on the wire, ICRC included, of a packet of `written` dwords with its control word.
 #[inline]
+pub(super) fn wire_dwords(written: usize) -> u16 {
+    (written - Pbc::LEN_DWORDS + 1) as u16
+}
+
+/// The control word of `frame`.
 pub(super) fn pbc_of(frame: &Frame<'_>, wire_dwords: u16) -> Pbc {
-    if frame.lane == Lane::Vl(0) && frame.static_rate == 0 && !frame.notify {
-        return Pbc::for_port(frame.port, wire_dwords);
-    }
-    let pbc =
-        Pbc::for_port(frame.port, wire_dwords).with_static_rate(frame.static_rate).with_intr(frame.notify);
-    match frame.lane {
+    let pbc = Pbc::for_port(frame.port, wire_dwords)
+        .with_static_rate(frame.static_rate())
+        .with_intr(frame.notify());
+    match frame.lane() {
         Lane::Vl(vl) => pbc.with_vl(vl),
         Lane::Management => pbc.with_vl15(true),
     }
 }
 
 /// Copies control word, headers and payload to `buffer`, ascending.
-#[inline]
+#[inline(always)]
 fn write_frame(bar: &impl Bar, buffer: Buffer, pbc: Pbc, frame: &Frame<'_>) {
+    let at = buffer.offset();
+    bar.burst(at, &pbc.dwords());
     if let Payload::None = frame.payload {
-        bar.burst(buffer.offset(), &pbc.dwords());
-        return bar.burst(buffer.offset() + PBC_BYTES, frame.header);
+        return bar.burst(at + PBC_BYTES, frame.header);
     }
-    write_with_payload(bar, buffer, pbc, frame);
+    write_with_payload(bar, at + PBC_BYTES, frame);
 }
 
-/// The rest of [`write_frame`] for a packet with a payload.
-fn write_with_payload(bar: &impl Bar, buffer: Buffer, pbc: Pbc, frame: &Frame<'_>) {
-    let mut prefix = [0; PREFIX_DWORDS];
-    let mut len = Pbc::LEN_DWORDS + frame.header.len();
-    prefix[..Pbc::LEN_DWORDS].copy_from_slice(&pbc.dwords());
-    prefix[Pbc::LEN_DWORDS..len].copy_from_slice(frame.header);
+/// The rest of [`write_frame`] for a packet with a payload, whose copy costs more than the call.
+#[inline(never)]
+fn write_with_payload(bar: &impl Bar, at: u32, frame: &Frame<'_>) {
     match frame.payload {
-        Payload::None => {}
-        Payload::Dwords(dwords) => {
-            let mut rest = dwords;
-            if !len.is_multiple_of(2)
-                && let Some((first, others)) = dwords.split_first()
-            {
-                prefix[len] = *first;
-                len += 1;
-                rest = others;
-            }
-            bar.burst(buffer.offset(), &prefix[..len]);
-            if !rest.is_empty() {
-                bar.burst(buffer.offset() + len as u32 * 4, rest);
-            }
-        }
-        Payload::Bytes(bytes) => write_bytes(bar, buffer, &mut prefix, len, bytes),
+        Payload::None => bar.burst(at, frame.header),
+        Payload::Dwords(dwords) => write_dwords(bar, at, frame.header, dwords),
+        Payload::Bytes(bytes) => write_bytes(bar, at, frame.header, bytes),
         Payload::InPlace { region, offset, len_bytes } => {
-            let mut bytes = [0; PACKET_MAX_DWORDS * 4];
-            let bytes = &mut bytes[..len_bytes];
-            region.memory().copy_out(offset, bytes);
-            write_bytes(bar, buffer, &mut prefix, len, bytes);
+            write_in_place(bar, at, frame.header, region, offset..offset + len_bytes);
         }
     }
 }
 
-/// The rest of [`write_frame`] for a payload of bytes: through the stack, a little at a time.
-fn write_bytes(
-    bar: &impl Bar,
-    buffer: Buffer,
-    prefix: &mut [u32; PREFIX_DWORDS],
-    mut len: usize,
-    bytes: &[u8],
-) {
-    let mut rest = bytes;
-    if !len.is_multiple_of(2) && !bytes.is_empty() {
-        let (first, others) = bytes.split_at(bytes.len().min(4));
-        prefix[len] = dword(first);
-        len += 1;
-        rest = others;
+/// Headers and a payload of dwords to `at`.
+fn write_dwords(bar: &impl Bar, mut at: u32, header: &[u32], payload: &[u32]) {
+    let (mut whole, mut rest) = (header, payload);
+    if !header.len().is_multiple_of(2)
+        && let (Some((last, before)), Some((first, after))) = (header.split_last(), payload.split_first())
+    {
+        // The last dword of the headers and the first of the payload are one store.
+        bar.burst(at, before);
+        at += before.len() as u32 * 4;
+        bar.burst(at, &[*last, *first]);
+        at += 8;
+        (whole, rest) = (&[], after);
     }
-    bar.burst(buffer.offset(), &prefix[..len]);
-    let mut at = buffer.offset() + len as u32 * 4;
+    if !whole.is_empty() {
+        bar.burst(at, whole);
+        at += whole.len() as u32 * 4;
+    }
+    if !rest.is_empty() {
+        bar.burst(at, rest);
+    }
+}
+
+/// Headers and a payload that lies in DMA memory to `at`.
+#[inline(never)]
+fn write_in_place(bar: &impl Bar, at: u32, header: &[u32], region: &DmaRegion, range: Range<usize>) {
+    let mut copy = [0; PACKET_MAX_DWORDS * 4];
+    let bytes = &mut copy[..range.len()];
+    region.memory().copy_out(range.start, bytes);
+    write_bytes(bar, at, header, bytes);
+}
+
+/// Headers and a payload of bytes to `at`: through the stack, a little at a time.
+fn write_bytes(bar: &impl Bar, mut at: u32, header: &[u32], bytes: &[u8]) {
+    let (first, rest) = bytes.split_at(bytes.len().min(header.len() % 2 * 4));
+    match header.split_last() {
+        Some((last, before)) if !first.is_empty() => {
+            bar.burst(at, before);
+            bar.burst(at + before.len() as u32 * 4, &[*last, dword(first)]);
+            at += before.len() as u32 * 4 + 8;
+        }
+        _ => {
+            bar.burst(at, header);
+            at += header.len() as u32 * 4;
+        }
+    }
     for step in rest.chunks(STEP_DWORDS * 4) {
         let mut dwords = [0; STEP_DWORDS];
         for (to, from) in dwords.iter_mut().zip(step.chunks(4)) {

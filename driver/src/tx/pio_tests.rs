@@ -83,15 +83,12 @@ fn packet_goes_out_control_word_first_without_a_register_read() {
 #[test]
 fn lane_rate_and_notice_stand_in_the_control_word() {
     let mut bench = bench(&[0, 160]);
-    let mut frame = Frame::new(Port::P0, &HEADER, Payload::None);
-    frame.lane = Lane::Vl(3);
-    frame.static_rate = 5;
-    frame.notify = true;
-    assert_eq!(bench.submit(&frame), Ok(0));
+    let frame = Frame::new(Port::P0, &HEADER, Payload::None);
+    let special = frame.with_lane(Lane::Vl(3)).with_static_rate(5).with_notify(true);
+    assert_eq!(bench.submit(&special), Ok(0));
     assert_eq!(bench.written(0x10_0000)[..2], [1 << 31 | 6, 3 << 27 | 5]);
     bench.bar.take_log();
-    frame = Frame { lane: Lane::Management, static_rate: 0, notify: false, ..frame };
-    assert_eq!(bench.submit(&frame), Ok(160));
+    assert_eq!(bench.submit(&frame.with_lane(Lane::Management)), Ok(160));
     assert_eq!(bench.written(0x1C_0000)[..2], [6, 1 << 31]);
 }
 
@@ -117,24 +114,22 @@ fn full_pool_would_block_asks_the_chip_once_and_goes_on_when_a_buffer_is_free() 
 fn frame_that_cannot_be_sent_is_refused_by_name_and_takes_no_buffer() {
     let mut bench = bench(&[120]);
     let long = [0; 600];
-    let good = Frame::new(Port::P0, &HEADER, Payload::None);
+    let with = |header, payload| Frame::new(Port::P0, header, payload);
+    let good = with(&HEADER, Payload::None);
     let cases = [
-        (Frame { header: &HEADER[..4], ..good }, SubmitError::HeaderLength { dwords: 4 }),
-        (Frame { header: &long[..33], ..good }, SubmitError::HeaderLength { dwords: 33 }),
-        (
-            Frame { payload: Payload::Dwords(&long[..538]), ..good },
-            SubmitError::TooLong { dwords: 545, fit: 544 },
-        ),
-        (Frame { lane: Lane::Vl(8), ..good }, SubmitError::NoSuchLane { vl: 8 }),
-        (Frame { lane: Lane::Management, ..good }, SubmitError::NoManagementBuffer { port: Port::P0 }),
-        (Frame { static_rate: 0x4000, ..good }, SubmitError::RateTooLarge { static_rate: 0x4000 }),
+        (with(&HEADER[..4], Payload::None), SubmitError::HeaderLength { dwords: 4 }),
+        (with(&long[..33], Payload::None), SubmitError::HeaderLength { dwords: 33 }),
+        (with(&HEADER, Payload::Dwords(&long[..538])), SubmitError::TooLong { dwords: 545, fit: 544 }),
+        (good.with_lane(Lane::Vl(8)), SubmitError::NoSuchLane { vl: 8 }),
+        (good.with_lane(Lane::Management), SubmitError::NoManagementBuffer { port: Port::P0 }),
+        (good.with_static_rate(0x4000), SubmitError::RateTooLarge { static_rate: 0x4000 }),
     ];
     for (frame, error) in cases {
         assert_eq!(bench.submit(&frame), Err(error));
     }
     assert_eq!(bench.bar.take_log(), []);
     assert_eq!(bench.sender.counts().refused, cases.len() as u64);
-    assert_eq!(bench.submit(&Frame { payload: Payload::Dwords(&long[..537]), ..good }), Ok(120));
+    assert_eq!(bench.submit(&with(&HEADER, Payload::Dwords(&long[..537]))), Ok(120));
 }
 
 /// B30's like for PIO: a sender outlives its device, and touches nothing afterwards.

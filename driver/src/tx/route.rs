@@ -10,11 +10,10 @@
 
 use std::sync::Arc;
 
-use qhca_regs::layout::Pbc;
 use qhca_regs::{Bar, Buffer, Port};
 
 use super::frame::{Frame, Lane, Path};
-use super::pio::{Sender, SubmitError, pbc_of};
+use super::pio::{Sender, SubmitError, pbc_of, wire_dwords};
 use super::sdma::{FlushReason, NotQueued, Phase, SdmaHome, SdmaQueue, SendId, SendOutcome};
 use crate::shared::DeviceState;
 
@@ -60,7 +59,7 @@ impl Sender {
         if self.shared.word() != self.known {
             self.look_what_changed()?;
         }
-        match (frame.lane, frame.path) {
+        match (frame.lane(), frame.path()) {
             (Lane::Management, _) | (_, Path::Pio) => self.submit_by_pio(bar, frame, written),
             (Lane::Vl(_), Path::Sdma) => self.submit_by_sdma(bar, frame, written),
             (Lane::Vl(_), Path::Auto) => self.submit_by_either(bar, frame, written),
@@ -111,7 +110,7 @@ impl Sender {
     ) -> Result<Submitted, SubmitError> {
         let port = frame.port;
         let Some(side) = &mut self.sdma[port.index()] else { return Err(SubmitError::SdmaStopped { port }) };
-        let wire_dwords = (written - Pbc::LEN_DWORDS + 1) as u16;
+        let wire_dwords = wire_dwords(written);
         match side.queue.try_submit(bar, pbc_of(frame, wire_dwords), frame) {
             Ok(id) => {
                 // The next packets go the same way until this one has left.

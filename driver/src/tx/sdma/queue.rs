@@ -221,7 +221,7 @@ impl SdmaQueue {
         let first = piece(self.staging.iova() + stage as u64, 0, first_dwords, large);
         let first = SdmaDesc { word0: first.word0.with_first(true), ..first };
         let last = |desc: SdmaDesc| SdmaDesc {
-            word0: desc.word0.with_last(true).with_dma_head(true).with_intr(frame.notify),
+            word0: desc.word0.with_last(true).with_dma_head(true).with_intr(frame.notify()),
             ..desc
         };
         match in_place {
