@@ -16,8 +16,8 @@ use qhca_regs::Port;
 /// What a send should cost.
 #[allow(dead_code, reason = "named by the chapter's head; the gate falls to it when it is met")]
 const AIM: u64 = 80;
-/// What a send may cost at present: 205 were counted.
-const REACHED: u64 = 215;
+/// What a send may cost at present: 133 were counted, of them some ten of the harness.
+const REACHED: u64 = 140;
 
 /// A sender with free buffers, its bar and a packet, where they stay: none is built or moved in the count.
 struct Input {
