@@ -8,8 +8,8 @@ use crate::check::{Stop, Verdict, ensure};
 use crate::packet::{PKEY_DEFAULT, Packet};
 use qhca_driver::dma::DmaRegion;
 use qhca_driver::env::{Backend, Clock, DmaMapper};
-use qhca_irq::plan::Mode;
-use qhca_irq::{IrqSource, VectorSet, Wake};
+use qhca_irq::plan::{Mode, negotiate};
+use qhca_irq::{Grant, IrqSource, VectorSet, Wake};
 use qhca_regs::map::{area, device, port as port_regs};
 use qhca_regs::status::{ErrBits, IntBits, PortErrBits};
 use qhca_regs::{Bar, Buffer, Duration, Port, Reg, RegValue, Rw, Vector};
@@ -39,6 +39,7 @@ pub(crate) struct Bench<'a, B: Backend> {
     mapper: B::Mapper,
     clock: B::Clock,
     irq: Option<B::Irq>,
+    mode: Mode,
     granted: VectorSet,
     fired: VectorSet,
     avail: Option<DmaRegion>,
@@ -56,6 +57,7 @@ impl<'a, B: Backend> Bench<'a, B> {
             mapper,
             clock,
             irq: None,
+            mode: Mode::MsiX,
             granted: VectorSet::EMPTY,
             fired: VectorSet::EMPTY,
             avail: None,
@@ -64,14 +66,11 @@ impl<'a, B: Backend> Bench<'a, B> {
         }
     }
 
-    /// The card as after power-on, with as many vectors as the host has, nothing enabled.
+    /// The card as after power-on, with as many vectors as the host has, of the best kind, nothing enabled.
     pub(crate) fn reset(&mut self) -> Verdict {
         let failed = |what: &str, error: std::io::Error| Stop::Fail(format!("{what}: {error}"));
         self.device.reset().map_err(|error| failed("reset", error))?;
-        let granted = self
-            .device
-            .grant_vectors(Mode::MsiX, Vector::COUNT)
-            .map_err(|error| Stop::Skip(format!("no MSI-X vectors: {error}")))?;
+        let granted = self.take_vectors()?;
         let vectors: Vec<Vector> = (0..granted).filter_map(Vector::new).collect();
         self.granted = vectors.iter().copied().collect();
         self.irq = None;
@@ -82,6 +81,32 @@ impl<'a, B: Backend> Bench<'a, B> {
         let code = self.read(device::REVISION).0;
         ensure!(code != u64::MAX, "the card does not answer after a reset");
         Ok(())
+    }
+
+    /// As many vectors as the host has, of the best kind that it has.
+    fn take_vectors(&mut self) -> Result<usize, Stop> {
+        let mut refusals = String::new();
+        let device = &mut self.device;
+        let grant = negotiate(Vector::COUNT, |mode, wanted| {
+            let granted = device.grant_vectors(mode, wanted);
+            granted.inspect_err(|error| refusals.push_str(&format!("; {mode}: {error}"))).ok()
+        });
+        let (mode, count) = match grant {
+            Some(Grant::MsiX { vectors }) => (Mode::MsiX, vectors),
+            Some(Grant::Msi) => (Mode::Msi, 1),
+            Some(Grant::Intx) => (Mode::Intx, 1),
+            None => return Err(Stop::Skip(format!("the host grants no interrupts{refusals}"))),
+        };
+        self.mode = mode;
+        Ok(count)
+    }
+
+    /// Lets the interrupt line fire again, if that is the kind that was granted: it masks itself when it fires. What was
+    /// raised meanwhile and is still pending fires at once.
+    fn unmask(&mut self) {
+        if self.mode == Mode::Intx {
+            self.device.unmask_line();
+        }
     }
 
     /// Gives back what the card lost when it reset itself: its place on the bus.
@@ -144,6 +169,7 @@ impl<'a, B: Backend> Bench<'a, B> {
 
     /// Collects the vectors that fire until then; those that have fired, if that is over.
     fn collect_until(&mut self, until: qhca_regs::Instant) {
+        self.unmask();
         while let Some(irq) = &mut self.irq
             && let Wake::Vectors(vectors) = irq.wait(Some(until))
         {
@@ -168,6 +194,7 @@ impl<'a, B: Backend> Bench<'a, B> {
     /// Waits until a vector fires, at most for `limit`; gives those that did.
     pub(crate) fn wait_for(&mut self, limit: Duration) -> VectorSet {
         let until = self.now() + limit;
+        self.unmask();
         while self.fired.is_empty()
             && let Some(irq) = &mut self.irq
             && let Wake::Vectors(vectors) = irq.wait(Some(until))

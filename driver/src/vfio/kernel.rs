@@ -383,6 +383,10 @@ impl<K: Kernel> Calls<K> {
         whole(|| self.kernel.map_window(device, offset, len_bytes, areas))
     }
 
+    pub(super) fn retire(&self, window: &K::Window) -> io::Result<()> {
+        whole(|| window.retire())
+    }
+
     pub(super) fn memlock_limit_bytes(&self) -> io::Result<Option<u64>> {
         whole(|| self.kernel.memlock_limit_bytes())
     }

@@ -37,6 +37,8 @@ mod bytes;
 mod command;
 mod config;
 mod error;
+#[cfg(test)]
+mod fake;
 mod find;
 mod holder;
 mod info;
@@ -49,6 +51,8 @@ mod open;
 mod reset;
 mod session;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 pub use address::{NotPciAddress, PciAddress};
 pub use affinity::{PinError, VectorPlace};

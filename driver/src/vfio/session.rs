@@ -20,7 +20,7 @@ use super::config::{COMMAND, COMMAND_MASTER, COMMAND_MEMORY, PCI_ID};
 use super::error::VfioError;
 use super::find::Found;
 use super::irqs::{self, IrqIndex, IrqInfo};
-use super::kernel::{Calls, Kernel, Window};
+use super::kernel::{Calls, Kernel};
 use super::open::{Config, Mapped, Route, refused};
 use super::reset;
 use crate::dma::DmaMemory;
@@ -280,7 +280,7 @@ impl<K: Kernel> Session<K> {
         for iova in live.maps.keys().copied().collect::<Vec<_>>() {
             told("memory out of the IOMMU", self.unmap_live(&mut live, iova));
         }
-        let retired = live.window.retire();
+        let retired = self.calls.retire(&live.window);
         told(
             "window",
             retired.map_err(|source| VfioError::Call { call: "mremap", on: "BAR 0".into(), source }),
