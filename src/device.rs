@@ -22,7 +22,7 @@ use qhca_driver::rx::{Arrival, Drained, FlowId, FlowSettings, FlowState, RxCount
 use qhca_driver::shared::DeviceState;
 use qhca_driver::slots::LendError;
 use qhca_driver::tx::{Frame, SendId, SendOutcome, SubmitError, Submitted, TxCounts};
-use qhca_driver::vfio::{VfioBar, VfioDevice};
+use qhca_driver::vfio::{PinError, VectorPlace, VfioBar, VfioDevice};
 use qhca_driver::vfio_user::{VfioUserBar, VfioUserDevice};
 use qhca_irq::moderation::RcvModeration;
 use qhca_regs::Bar;
@@ -292,6 +292,26 @@ impl Device {
             Self::Sim(device) => Window::Sim(device.bar()),
             Self::VfioUser(device) => Window::VfioUser(device.bar()),
             Self::Vfio(device) => Window::Vfio(device.bar()),
+        }
+    }
+
+    /// Where the interrupt vectors of a card of this machine go; nothing for other devices.
+    pub fn vector_places(&self) -> Vec<VectorPlace> {
+        match self {
+            Self::Vfio(device) => device.with_backend(|card| card.vector_places()),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Sends the interrupt vectors of a card of this machine to the CPUs `cpus` in turn. Nothing to do for other
+    /// devices.
+    ///
+    /// # Errors
+    /// [`PinError`]: not allowed, or no such CPU.
+    pub fn pin_vectors(&self, cpus: &[usize]) -> Result<(), PinError> {
+        match self {
+            Self::Vfio(device) => device.with_backend(|card| card.pin_vectors(cpus)),
+            _ => Ok(()),
         }
     }
 

@@ -59,5 +59,5 @@ pub use qhca_driver::slots::LendError;
 pub use qhca_driver::tx::{
     FlushReason, Frame, Lane, Path, Payload, SendId, SendOutcome, SubmitError, Submitted,
 };
-pub use qhca_driver::vfio::{PciAddress, VfioError, VfioSettings, Way};
+pub use qhca_driver::vfio::{PciAddress, PinError, VectorPlace, VfioError, VfioSettings, Way};
 pub use qhca_regs::{Ctxt, Duration, Instant, Lid, Port};

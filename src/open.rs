@@ -8,7 +8,7 @@ use qhca_driver::fault::Policy;
 use qhca_driver::link::{Goal, LidAssignment};
 use qhca_driver::options::Options;
 use qhca_driver::runtime::{self, Runtime, StartError};
-use qhca_driver::vfio::{VfioDevice, VfioError};
+use qhca_driver::vfio::{VfioDevice, VfioError, Way};
 use qhca_driver::vfio_user::{VfioUserDevice, VfioUserError};
 use qhca_regs::{Instant, Port};
 use qhca_sim::backend::SimDevice;
@@ -124,6 +124,18 @@ impl Opening {
             Self::VfioUser(opening) => Window::VfioUser(opening.backend().bar()),
             Self::Vfio(opening) => Window::Vfio(opening.backend().bar()),
         }
+    }
+
+    /// How a card of this machine was opened, in words; nothing for other devices.
+    pub fn how(&self) -> Option<String> {
+        let Self::Vfio(opening) = self else { return None };
+        let card = opening.backend();
+        let by = match (card.way(), card.found().noiommu) {
+            (Way::Own, _) => "by its own node",
+            (Way::Group, false) => "by its group",
+            (Way::Group, true) => "by its group, without an IOMMU",
+        };
+        Some(format!("opened {by}, {}", card.last_reset()))
     }
 
     /// The time on the device's clock.

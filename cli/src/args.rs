@@ -50,6 +50,46 @@ pub(crate) struct DeviceArg {
     /// Device: `sim`, `sim:qle7340`, `sim:qle7342`, `vfio-user:PATH`, `vfio:ADDRESS`, or `up:NAME` for one that `qhca up` holds
     #[arg(short, long, value_name = "DEV", default_value = "sim")]
     pub(crate) device: String,
+    /// Send the interrupt vectors of a card of this machine to these CPUs in turn, such as 2 or 2-5,9
+    #[arg(long, value_name = "CPUS", value_parser = parse_cpus)]
+    pub(crate) pin_irqs: Option<Cpus>,
+    /// Reset the chip by its own register too, once it is up; it drops off the bus meanwhile
+    #[arg(long)]
+    pub(crate) chip_reset: bool,
+}
+
+impl DeviceArg {
+    /// A device by its name alone.
+    pub(crate) fn named(device: &str) -> Self {
+        Self { device: device.to_owned(), pin_irqs: None, chip_reset: false }
+    }
+}
+
+/// CPUs by number, in the order in which they were given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cpus(pub(crate) Vec<usize>);
+
+/// Reads a list such as `2-5,9`.
+fn parse_cpus(text: &str) -> Result<Cpus, String> {
+    /// No machine has more, and a typing error should not make a list of a million.
+    const CPUS_MAX: usize = 8192;
+    let wrong =
+        || format!("{text:?} is no list of CPUs below {CPUS_MAX}: valid are lists such as 2 or 2-5,9");
+    let number = |word: &str| word.parse::<usize>().ok().filter(|cpu| *cpu < CPUS_MAX).ok_or_else(wrong);
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        match part.split_once('-') {
+            Some((first, last)) => {
+                let (first, last) = (number(first)?, number(last)?);
+                if first > last || cpus.len() > CPUS_MAX {
+                    return Err(wrong());
+                }
+                cpus.extend(first..=last);
+            }
+            None => cpus.push(number(part)?),
+        }
+    }
+    Ok(Cpus(cpus))
 }
 
 /// One variant a command.
@@ -87,4 +127,21 @@ pub(crate) enum Command {
     Lab(cmd::lab::Args),
     /// Print a completion script for a shell
     Completions(cmd::completions::Args),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_read_and_others_are_refused() {
+        for (text, cpus) in
+            [("2", vec![2]), ("2-5,9", vec![2, 3, 4, 5, 9]), ("7,0", vec![7, 0]), ("3-3", vec![3])]
+        {
+            assert_eq!(parse_cpus(text), Ok(Cpus(cpus)), "{text}");
+        }
+        for text in ["", ",", "2,", "5-2", "-", "2-", "x", "8192", "0-99999999999999999999", "1--2"] {
+            assert!(parse_cpus(text).is_err_and(|error| error.contains("2-5,9")), "{text}");
+        }
+    }
 }

@@ -9,6 +9,7 @@
 mod args;
 mod cmd;
 mod fail;
+mod logger;
 mod target;
 mod ui;
 mod up;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         Err(refusal) => return refused(&refusal),
     };
     let ui = ui::Ui::new(&args.global);
+    logger::listen(ui.verbosity());
     match cmd::run(&args, &ui) {
         Ok(status) => status.into(),
         Err(failure) => {

@@ -4,11 +4,13 @@
 //! of its cables, so that a link has somebody to talk to. Opened *cold*, nothing moves and nothing was written; opened
 //! *up*, the driver has brought both cards up and its threads turn them.
 
-use crate::args::DeviceArg;
+use crate::args::{Cpus, DeviceArg};
 use crate::fail::{Failure, Status};
 use crate::ui::Ui;
 use crate::up::place;
-use qhca::{Device, OpenError, Opening, Runtime, SimCards, SimSetup, Spec, StartError, Window};
+use qhca::{
+    Device, OpenError, Opening, ResetHow, Runtime, SimCards, SimSetup, Spec, StartError, VfioSettings, Window,
+};
 use qhca_driver::board::Chip;
 use qhca_driver::eeprom::{EepromPoll, EepromReader};
 use qhca_driver::env::Clock;
@@ -59,7 +61,7 @@ struct Opened {
 }
 
 /// Opens what `name` names. A simulated card stands still, unless it is `turned`, and is wrong in these points.
-fn open(name: &str, wrong: WrongSet, turned: bool) -> Result<Opened, Failure> {
+fn open(name: &str, wrong: WrongSet, turned: bool, ui: &Ui) -> Result<Opened, Failure> {
     let spec: Spec = name.parse().map_err(|e| Failure::bad_input(format!("-d {name}: {e}")).remedy(VALID))?;
     let Spec::Sim(board) = spec else {
         if wrong != WrongSet::NONE {
@@ -67,6 +69,12 @@ fn open(name: &str, wrong: WrongSet, turned: bool) -> Result<Opened, Failure> {
             return Err(Failure::bad_input(what).remedy("give --wrong to `qhca sim serve` instead"));
         }
         let card = Device::open(name).map_err(|error| not_opened(name, &error))?;
+        if let Some(how) = card.how() {
+            ui.progress(&format!("{name}: {how}"));
+        }
+        if let Spec::Pci { settings: VfioSettings { noiommu: true, .. }, .. } = spec {
+            ui.warning(&format!("{name}: without an IOMMU there is no DMA, and the kernel is tainted"));
+        }
         return Ok(Opened { card, peer: None, around: None });
     };
     let setup = SimSetup::new(Config { board, wrong, ..Config::default() }).with_peer(&Port::ALL);
@@ -89,7 +97,7 @@ impl Target {
     pub(crate) fn open_wrong(arg: &DeviceArg, wrong: WrongSet, ui: &Ui) -> Result<Self, Failure> {
         let name = arg.device.clone();
         ui.detail(&format!("opening {name}"));
-        let Opened { card, around, .. } = open(&name, wrong, false)?;
+        let Opened { card, around, .. } = open(&name, wrong, false, ui)?;
         let target = Self { name, window: card.window(), around, held: Held::Cold(Box::new(card)) };
         target.check_present("Revision")?;
         Ok(target)
@@ -98,7 +106,7 @@ impl Target {
     /// Opens the device and brings it up with `options`, links switched on, none of them made active.
     pub(crate) fn open_up(arg: &DeviceArg, options: &Options, ui: &Ui) -> Result<Self, Failure> {
         let name = arg.device.clone();
-        let Opened { card, peer, around } = open(&name, WrongSet::NONE, true)?;
+        let Opened { card, peer, around } = open(&name, WrongSet::NONE, true, ui)?;
         let start = |opening: Opening, options: Options| -> Result<Device, Failure> {
             opening.parsed_options(options).start(Runtime::Threads).map_err(|e| not_started(&name, &e))
         };
@@ -108,6 +116,24 @@ impl Target {
         ui.detail(device.bring_up_report().to_string().trim_end());
         for warning in &device.bring_up_report().warnings {
             ui.warning(&format!("{name}: {warning}"));
+        }
+        if let Some(Cpus(cpus)) = &arg.pin_irqs
+            && let Err(error) = device.pin_vectors(cpus)
+        {
+            ui.warning(&format!("{name}: {error}"));
+        }
+        for place in device.vector_places() {
+            ui.detail(&format!("{name}: {place}"));
+        }
+        if arg.chip_reset {
+            let report = device.reset(ResetHow::Chip).map_err(|error| {
+                Failure::new(Status::Device, format!("{name}: {error}"))
+                    .remedy("see whether `lspci` still lists the card; if not, rescan its bus or reboot")
+            })?;
+            ui.progress(&format!(
+                "{name}: the chip was reset by its own register and back after {}",
+                report.took
+            ));
         }
         let window = device.window();
         Ok(Self { name, window, around, held: Held::Up { device, _peer: peer } })

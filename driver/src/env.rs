@@ -255,6 +255,15 @@ pub trait Backend: Send + 'static {
     /// What the system said; the device has then not been reset.
     fn reset(&mut self) -> io::Result<ResetKind>;
 
+    /// Raises the device's read requests to `128 << code` bytes if they are smaller, and says how large they are then;
+    /// `None` for a device on no bus of this machine.
+    ///
+    /// # Errors
+    /// What the system said; they are as before.
+    fn raise_read_request(&mut self, _code: u8) -> io::Result<Option<u32>> {
+        Ok(None)
+    }
+
     /// Called before the chip is reset by its own register, which takes it off the bus.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use crate::Surroundings;
 use crate::check::{Stop, Verdict, ensure};
 use crate::packet::{PKEY_DEFAULT, Packet};
 use qhca_driver::dma::DmaRegion;
-use qhca_driver::env::{Backend, Clock, DmaMapper};
+use qhca_driver::env::{Backend, Clock, DmaMapper, MapError};
 use qhca_irq::plan::{Mode, negotiate};
 use qhca_irq::{Grant, IrqSource, VectorSet, Wake};
 use qhca_regs::map::{area, device, port as port_regs};
@@ -149,8 +149,11 @@ impl<'a, B: Backend> Bench<'a, B> {
     }
 
     pub(crate) fn map(&mut self, len_bytes: usize) -> Result<DmaRegion, Stop> {
-        let region =
-            self.mapper.map(len_bytes).map_err(|error| Stop::Fail(format!("DMA memory: {error}")))?;
+        let region = self.mapper.map(len_bytes).map_err(|error| match error {
+            // Registers and interrupts can be tried all the same.
+            MapError::NoIommu { .. } => Stop::Skip(error.to_string()),
+            _ => Stop::Fail(format!("DMA memory: {error}")),
+        })?;
         region.memory().zero(0, region.len_bytes());
         self.regions.push(region.clone());
         Ok(region)

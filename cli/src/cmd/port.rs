@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
         args.address.parse().map_err(|e| Failure::bad_input(format!("{e}")).remedy(FORM))?;
     let action = args.action.as_deref().map(str::parse::<PortAction>).transpose();
     let action = action.map_err(Failure::bad_input)?;
-    let target = Target::open_up(&DeviceArg { device: address.device.clone() }, &Options::default(), ui)?;
+    let target = Target::open_up(&DeviceArg::named(&address.device), &Options::default(), ui)?;
     let port = find_port(&target, &address)?;
     target.wait_for_links(ui);
     let reached = match action {

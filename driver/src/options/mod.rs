@@ -38,6 +38,13 @@ pub struct Parsed {
 }
 
 impl Options {
+    /// How large read requests are to be at least, as the bus codes it (128 bytes << code); `None` to leave them.
+    pub fn read_request_code(&self) -> Option<u8> {
+        // The option is at most 0x53: both halves are bounded when it is read.
+        let code = (self.pcie_caps >> 4 & 7) as u8;
+        (code > 0).then_some(code)
+    }
+
     /// Reads a list such as `krcvqs=2 pcie_caps=0x51 txselect="10 0,1=17"`.
     ///
     /// # Errors

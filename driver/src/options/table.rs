@@ -233,7 +233,7 @@ options! {
         "Entries of the congestion control table; 0 is off.";
     pcie_coalesce: bool = 0, Flag, Refused, Nothing("settings of the root complex belong to the host's firmware and kernel"),
         "Tune write coalescing of some root complexes.";
-    pcie_caps: u32 = 0, PcieCaps, Refused, Nothing("payload and read request sizes belong to the host kernel, which owns the bus"),
+    pcie_caps: u32 = 0, PcieCaps, Refused, Works("raises the read request size of a card behind VFIO; the payload half has no effect, that size is the host kernel's"),
         "Raise PCIe payload (bits 2:0, 128 bytes << n) and read request (bits 6:4).";
     sdma_descq_cnt: u32 = 256, Span(0, 65_535), Refused, Works("sets the length of each port's descriptor ring; fewer than 16 act as 16"),
         "Descriptors of each send DMA queue; 0 is 256.";

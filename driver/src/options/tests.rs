@@ -40,8 +40,9 @@ fn list_of_the_published_storm_run_is_read() {
     assert_eq!((options.krcvqs, options.pcie_caps, options.rcvhdrcnt), (1, 0x51, 4096));
     assert!(options.singleport);
     assert_eq!(options.mtu_bytes(), 2048);
-    // Payload and read request sizes are the host's business: said, not hidden.
-    assert!(matches!(warnings.as_slice(), [Warning::NoEffect { name: "pcie_caps", .. }]));
+    assert_eq!(warnings, []);
+    assert_eq!(options.read_request_code(), Some(5));
+    assert_eq!(parse("pcie_caps=1").options.read_request_code(), None, "the payload's half alone");
 }
 
 #[test]

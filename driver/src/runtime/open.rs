@@ -139,6 +139,12 @@ impl<B: Backend> Opening<B> {
         let Self { mut backend, request, policy, warnings } = self;
         let clock = backend.clock();
         let sdma = sdma_setup(&request.options);
+        if let Some(code) = request.options.read_request_code() {
+            match backend.raise_read_request(code) {
+                Ok(bytes) => log::debug!("{}: read requests of {bytes:?} bytes", backend.name()),
+                Err(error) => log::warn!("{}: pcie_caps has no effect: {error}", backend.name()),
+            }
+        }
         let Raised { up, avail, request: plan_request, irq } = raise(&mut backend, request.clone(), None)?;
         for warning in warnings.iter().cloned().chain(up.report.warnings.iter().map(ToString::to_string)) {
             log::warn!("{}: {warning}", backend.name());

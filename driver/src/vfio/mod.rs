@@ -69,6 +69,7 @@ pub use irq::VfioIrq;
 pub use irqs::{IrqIndex, IrqInfo};
 pub use kernel::{Kernel, Linux, Window};
 pub use memory::VfioMapper;
+pub use reset::Reset;
 pub use settings::{VfioSettings, Way};
 
 use std::fmt;
@@ -139,6 +140,7 @@ pub struct VfioDevice<K: Kernel = Linux> {
     notices: Arc<Notices>,
     /// Somebody waits for interrupts, and hears notices there.
     is_heard: bool,
+    last_reset: Reset,
     /// Device control, from before the chip was reset by its own register.
     control_before: Option<u16>,
 }
@@ -172,7 +174,7 @@ impl<K: Kernel> VfioDevice<K> {
         if session.is_noiommu() {
             log::warn!("{address}: no IOMMU: no DMA, and the kernel is tainted");
         }
-        session.reset()?;
+        let last_reset = session.reset()?;
         let window = session.window().ok_or(VfioError::Released)?;
         let mapper = VfioMapper::new(session.clone(), &iommu);
         let notices = Arc::new(listen_to_notices(&session)?);
@@ -187,6 +189,7 @@ impl<K: Kernel> VfioDevice<K> {
             mode: Mode::Intx,
             notices,
             is_heard: false,
+            last_reset,
             control_before: None,
         })
     }
@@ -194,6 +197,16 @@ impl<K: Kernel> VfioDevice<K> {
     /// Where the card is, and by what it was opened.
     pub fn found(&self) -> &Found {
         &self.session.found
+    }
+
+    /// By which nodes it was opened.
+    pub fn way(&self) -> Way {
+        self.session.way()
+    }
+
+    /// The last reset that the kernel did for it: how far it reached, and how long it took.
+    pub fn last_reset(&self) -> Reset {
+        self.last_reset
     }
 
     /// The kind of interrupts and how many vectors were granted last.
@@ -365,7 +378,12 @@ impl<K: Kernel> Backend for VfioDevice<K> {
     }
 
     fn reset(&mut self) -> io::Result<ResetKind> {
-        Ok(self.session.reset()?)
+        self.last_reset = self.session.reset()?;
+        Ok(self.last_reset.kind)
+    }
+
+    fn raise_read_request(&mut self, code: u8) -> io::Result<Option<u32>> {
+        Ok(self.session.raise_read_request(code)?)
     }
 
     fn before_chip_reset(&mut self) -> io::Result<()> {

@@ -7,6 +7,7 @@
 //! A reset of the bus hits every function on it. The kernel lists them and refuses unless all are ours; here it is not
 //! even asked for if there is another (B137).
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::address::PciAddress;
@@ -26,8 +27,28 @@ const TRIES_FOR: Duration = Duration::from_secs(1);
 /// Rest between two tries.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(5);
 
+/// A reset that was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reset {
+    /// How far it reached.
+    pub kind: ResetKind,
+    /// How long the kernel took.
+    pub took: Duration,
+}
+
+impl fmt::Display for Reset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            ResetKind::Function => "the function",
+            ResetKind::Bus => "its bus",
+            ResetKind::Chip => "the chip by its own register",
+        };
+        write!(f, "reset of {kind} in {} ms", self.took.as_millis())
+    }
+}
+
 /// Resets the card as the kernel can, and says how and in what time.
-pub(super) fn pull<K: Kernel>(session: &Session<K>, live: &mut Live<K>) -> Result<ResetKind, VfioError> {
+pub(super) fn pull<K: Kernel>(session: &Session<K>, live: &mut Live<K>) -> Result<Reset, VfioError> {
     let begun = Instant::now();
     let kind = match session.can_reset {
         true => {
@@ -41,8 +62,9 @@ pub(super) fn pull<K: Kernel>(session: &Session<K>, live: &mut Live<K>) -> Resul
             ResetKind::Bus
         }
     };
-    log::info!("{}: reset ({kind:?}) in {} ms", session.address(), begun.elapsed().as_millis());
-    Ok(kind)
+    let reset = Reset { kind, took: begun.elapsed() };
+    log::info!("{}: {reset}", session.address());
+    Ok(reset)
 }
 
 /// Asks again while the kernel says that it cannot just now.

@@ -22,9 +22,9 @@ use super::find::Found;
 use super::irqs::{self, IrqIndex, IrqInfo};
 use super::kernel::{Calls, Kernel};
 use super::open::{Config, Mapped, Route, refused};
-use super::reset;
+use super::reset::{self, Reset};
+use super::settings::Way;
 use crate::dma::DmaMemory;
-use crate::env::ResetKind;
 
 /// What is held. Dropped in the order of its fields.
 pub(super) struct Live<K: Kernel> {
@@ -42,6 +42,7 @@ pub(super) struct Session<K: Kernel> {
     pub(super) calls: Calls<K>,
     pub(super) found: Found,
     pub(super) can_reset: bool,
+    way: Way,
     config: Config,
     live: Mutex<Option<Live<K>>>,
 }
@@ -52,7 +53,8 @@ impl<K: Kernel> Session<K> {
         let Mapped { window, bound, info, config } = mapped;
         let (calls, device, route, found) = (bound.calls, bound.device, bound.route, bound.found);
         let live = Live { window: Arc::new(window), device, route, maps: BTreeMap::new(), on: Vec::new() };
-        Self { calls, found, can_reset: info.can_reset, config, live: Mutex::new(Some(live)) }
+        let way = if matches!(live.route, Route::Own { .. }) { Way::Own } else { Way::Group };
+        Self { calls, found, can_reset: info.can_reset, way, config, live: Mutex::new(Some(live)) }
     }
 
     pub(super) fn address(&self) -> PciAddress {
@@ -75,6 +77,11 @@ impl<K: Kernel> Session<K> {
     /// The register window; `None` once the card was given back.
     pub(super) fn window(&self) -> Option<Arc<K::Window>> {
         self.lock().as_ref().map(|live| live.window.clone())
+    }
+
+    /// By which nodes the card is held, or was.
+    pub(super) fn way(&self) -> Way {
+        self.way
     }
 
     /// Whether the card has no IOMMU behind it.
@@ -148,11 +155,24 @@ impl<K: Kernel> Session<K> {
         self.with(|live| self.write_config(live, u16::from(pcie) + DEVICE_CONTROL, &control.to_le_bytes()))
     }
 
+    /// Raises the read request size to `128 << code` bytes if it is smaller; what it is then. `None` if the card has no
+    /// PCI Express capability.
+    pub(super) fn raise_read_request(&self, code: u8) -> Result<Option<u32>, VfioError> {
+        let field = |control: u16| control >> READ_REQUEST_SHIFT & 7;
+        let Some(before) = self.device_control()? else { return Ok(None) };
+        let wanted = u16::from(code).min(READ_REQUEST_MAX);
+        if wanted > field(before) {
+            let others = before & !(7 << READ_REQUEST_SHIFT);
+            self.set_device_control(others | wanted << READ_REQUEST_SHIFT)?;
+        }
+        Ok(self.device_control()?.map(|control| 128 << field(control)))
+    }
+
     /// Resets the function, or its bus if that reaches nobody else; then lets it answer and reach memory again.
-    pub(super) fn reset(&self) -> Result<ResetKind, VfioError> {
-        let kind = self.with(|live| reset::pull(self, live))?;
+    pub(super) fn reset(&self) -> Result<Reset, VfioError> {
+        let reset = self.with(|live| reset::pull(self, live))?;
         self.enable()?;
-        Ok(kind)
+        Ok(reset)
     }
 
     /// What the kernel says of one kind of interrupts.
@@ -275,7 +295,7 @@ impl<K: Kernel> Session<K> {
         // A card that was pulled is not asked to reset: the kernel would wait for its answer.
         if self.answers(&live) {
             told("bus master off", self.master_off(&live));
-            told("reset", reset::pull(self, &mut live).map(|_kind| ()));
+            told("reset", reset::pull(self, &mut live).map(|_reset| ()));
         }
         for iova in live.maps.keys().copied().collect::<Vec<_>>() {
             told("memory out of the IOMMU", self.unmap_live(&mut live, iova));
@@ -307,6 +327,9 @@ impl<K: Kernel> Session<K> {
 
 /// Offset of device control in the PCI Express capability.
 const DEVICE_CONTROL: u16 = 8;
+/// Where the read request size stands in it, and the largest code that is defined: 4096 bytes.
+const READ_REQUEST_SHIFT: u16 = 12;
+const READ_REQUEST_MAX: u16 = 5;
 
 impl<K: Kernel> Drop for Session<K> {
     fn drop(&mut self) {
