@@ -88,17 +88,18 @@ impl MmioBar {
         unsafe { register.write(value) };
     }
 
-    /// Stores `N` dwords, an even number, two by two from `at` on, and moves `at` behind them.
+    /// Stores `N` dwords, an even number, two by two from `at` on; where they end.
     ///
     /// # Safety
     /// `at` is one that `self.holds(at, N * 4)`.
     #[inline(always)]
-    unsafe fn store_pairs<const N: usize>(&self, at: &mut usize, dwords: &[u32; N]) {
+    unsafe fn store_pairs<const N: usize>(&self, mut at: usize, dwords: &[u32; N]) -> usize {
         for [low, high] in dwords.as_chunks::<2>().0 {
             // SAFETY: two of the dwords that the window holds by this function's contract.
-            unsafe { self.store(*at, u64::from(*low) | u64::from(*high) << 32) };
-            *at += 8;
+            unsafe { self.store(at, u64::from(*low) | u64::from(*high) << 32) };
+            at += 8;
         }
+        at
     }
 
     /// Stores the lower half of a register whose place is known to be in the window.
@@ -163,18 +164,18 @@ impl Bar for MmioBar {
         let (eights, rest) = dwords.as_chunks::<8>();
         for eight in eights {
             // SAFETY: the whole copy is in the window, and these eight dwords are part of it.
-            unsafe { self.store_pairs(&mut at, eight) };
+            at = unsafe { self.store_pairs(at, eight) };
         }
         // What is left is shorter than eight: headers are, and a loop would cost more than its stores.
         let (four, rest) = rest.as_chunks::<4>();
         if let [four] = four {
             // SAFETY: as above, for these four.
-            unsafe { self.store_pairs(&mut at, four) };
+            at = unsafe { self.store_pairs(at, four) };
         }
         let (pair, odd) = rest.as_chunks::<2>();
         if let [pair] = pair {
             // SAFETY: as above, for these two.
-            unsafe { self.store_pairs(&mut at, pair) };
+            at = unsafe { self.store_pairs(at, pair) };
         }
         if let [last] = odd {
             // SAFETY: as above, for the last one.
