@@ -157,9 +157,13 @@ impl Target {
         }
     }
 
-    /// Runs every scenario of `hwtests` on a device that was opened cold. `control` is the control socket of the server
+    /// Runs the scenarios of `hwtests` with these names on a device that was opened cold. `control` is the control socket of the server
     /// that it is behind.
-    pub(crate) fn selftest(self, control: Option<&Path>) -> Result<Vec<Check>, Failure> {
+    pub(crate) fn selftest(
+        self,
+        control: Option<&Path>,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Check>, Failure> {
         let spec: Option<Spec> = self.name.parse().ok();
         let around = match (spec, control) {
             (Some(Spec::VfioUser(device)), Some(control)) => {
@@ -173,7 +177,7 @@ impl Target {
             (_, None) => None,
         };
         Ok(match self.held {
-            Held::Cold(card) => qhca_hwtests::run_opened(*card, around),
+            Held::Cold(card) => qhca_hwtests::run_opened(*card, around, wanted),
             Held::Up { .. } => Vec::new(),
         })
     }

@@ -1,5 +1,6 @@
 //! Surroundings for a card that was opened by its name.
 
+use serde_json::Value;
 use std::path::Path;
 
 use qhca::Opening;
@@ -10,19 +11,20 @@ use qhca_sim::chip::Injection;
 use qhca_sim::control::{Client, ControlError, Deliver, Hca, Order, Place};
 use qhca_sim::world::NodeId;
 
-use crate::{Alone, Check, Surroundings, run};
+use crate::{Alone, Check, Surroundings, run_some};
 
 /// The world around a simulated card, which can do anything to it.
 #[derive(Debug)]
 pub struct InWorld {
     world: SimWorld,
     node: NodeId,
+    joint: Joint,
 }
 
 impl InWorld {
     /// What stands around `device`.
     pub fn of(device: &SimDevice) -> Self {
-        Self { world: device.world(), node: device.node() }
+        Self { world: device.world(), node: device.node(), joint: Joint::default() }
     }
 
     /// The world.
@@ -41,6 +43,27 @@ impl InWorld {
 pub struct ByControl {
     client: Client,
     hca: Hca,
+    joint: Joint,
+}
+
+/// How the card's ports were cabled before they were joined: where each cable led, and whether it was in.
+#[derive(Clone, Debug, Default)]
+struct Joint {
+    before: Vec<(Order, Option<Order>)>,
+}
+
+impl Joint {
+    /// What leads back to what `state` shows of the ports of `hca`.
+    fn of(state: &Value, hca: Hca) -> Self {
+        let ports = &state["cards"][hca.rank()]["ports"];
+        let back = |port: Port| {
+            let at = Place { hca, port };
+            let cable = &ports[port.index()]["cable"];
+            let lay = format!("cable {at}={}", cable["to"].as_str()?).parse().ok()?;
+            Some((lay, (cable["plugged"] == false).then_some(Order::Cable { at, plugged: false })))
+        };
+        Self { before: Port::ALL.into_iter().filter_map(back).collect() }
+    }
 }
 
 impl ByControl {
@@ -55,7 +78,9 @@ impl ByControl {
         let cards = state["cards"].as_array().map_or(&[][..], Vec::as_slice);
         let found = cards.iter().position(|card| card["socket"] == socket.as_str()).and_then(Hca::new);
         let why = || format!("the server behind {} serves no {socket}", control.display());
-        found.map(|hca| Self { client, hca }).ok_or_else(|| ControlError::Refused { why: why() })
+        found
+            .map(|hca| Self { client, hca, joint: Joint::default() })
+            .ok_or_else(|| ControlError::Refused { why: why() })
     }
 }
 
@@ -64,8 +89,16 @@ trait TakesOrders {
     /// The card that is tested.
     fn hca(&self) -> Option<Hca>;
 
+    /// Carries out an order; what there is to say about it, `None` if it cannot be carried out.
+    fn answer(&mut self, order: &Order) -> Option<Value>;
+
+    /// How the ports were cabled before they were joined.
+    fn joint(&mut self) -> &mut Joint;
+
     /// Carries out an order; `false` if it cannot be.
-    fn order(&mut self, order: &Order) -> bool;
+    fn order(&mut self, order: &Order) -> bool {
+        self.answer(order).is_some()
+    }
 }
 
 impl TakesOrders for InWorld {
@@ -73,8 +106,12 @@ impl TakesOrders for InWorld {
         Hca::new(self.node.index())
     }
 
-    fn order(&mut self, order: &Order) -> bool {
-        self.world.with(|world| order.apply(world, world.now()).is_ok())
+    fn answer(&mut self, order: &Order) -> Option<Value> {
+        self.world.with(|world| order.apply(world, world.now()).ok())
+    }
+
+    fn joint(&mut self) -> &mut Joint {
+        &mut self.joint
     }
 }
 
@@ -83,8 +120,12 @@ impl TakesOrders for ByControl {
         Some(self.hca)
     }
 
-    fn order(&mut self, order: &Order) -> bool {
-        self.client.ask(order).is_ok()
+    fn answer(&mut self, order: &Order) -> Option<Value> {
+        self.client.ask(order).ok()
+    }
+
+    fn joint(&mut self) -> &mut Joint {
+        &mut self.joint
     }
 }
 
@@ -104,20 +145,39 @@ impl<T: TakesOrders> Surroundings for T {
         let Some(hca) = self.hca() else { return false };
         self.order(&Order::Module { at: Place { hca, port }, present: is_in })
     }
+
+    fn join_ports(&mut self, joined: bool) {
+        let Some(hca) = self.hca() else { return };
+        let [a, b] = Port::ALL.map(|port| Place { hca, port });
+        if joined {
+            let Some(state) = self.answer(&Order::State) else { return };
+            *self.joint() = Joint::of(&state, hca);
+            self.order(&Order::Lay { a, b });
+            return;
+        }
+        // What is laid again takes the joint's place; where nothing was, it is only pulled.
+        self.order(&Order::Cable { at: a, plugged: false });
+        for (lay, pull) in std::mem::take(&mut self.joint().before) {
+            self.order(&lay);
+            if let Some(pull) = pull {
+                self.order(&pull);
+            }
+        }
+    }
 }
 
-/// Runs every scenario on a device that nobody has brought up. What stands around a simulated card is known; that of
-/// another is `around`, if anything is.
-pub fn run_opened(opening: Opening, around: Option<ByControl>) -> Vec<Check> {
+/// Runs the scenarios of these names on a device that nobody has brought up. What stands around a simulated card is
+/// known; that of another is `around`, if anything is.
+pub fn run_opened(opening: Opening, around: Option<ByControl>, wanted: impl Fn(&str) -> bool) -> Vec<Check> {
     match opening {
         Opening::Sim(opening) => {
             let device = opening.into_backend();
             let mut around = InWorld::of(&device);
-            run(device, &mut around)
+            run_some(device, &mut around, wanted)
         }
         Opening::VfioUser(opening) => match around {
-            Some(mut around) => run(opening.into_backend(), &mut around),
-            None => run(opening.into_backend(), &mut Alone),
+            Some(mut around) => run_some(opening.into_backend(), &mut around, wanted),
+            None => run_some(opening.into_backend(), &mut Alone, wanted),
         },
         Opening::Vfio(opening) => run(opening.into_backend(), &mut Alone),
         _ => Vec::new(),

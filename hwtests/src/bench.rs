@@ -1,4 +1,4 @@
-//! The card on the bench: registers, memory, time, interrupts, and a port that talks to itself.
+//! The card on the bench: registers, memory, time, interrupts, and a port that talks to itself or to the other.
 //!
 //! The bench keeps no copy of a register. It waits by waiting for interrupts with a deadline, which sleeps on a real
 //! card and moves the clock of a simulated one.
@@ -45,6 +45,8 @@ pub(crate) struct Bench<'a, B: Backend> {
     avail: Option<DmaRegion>,
     /// All memory that the chip was told of since the last reset: it may write there until the next.
     regions: Vec<DmaRegion>,
+    /// Whether ports talk to what is at the other end of their cable, not to themselves.
+    joined: bool,
     pub(crate) surroundings: &'a mut dyn Surroundings,
 }
 
@@ -62,6 +64,7 @@ impl<'a, B: Backend> Bench<'a, B> {
             fired: VectorSet::EMPTY,
             avail: None,
             regions: Vec::new(),
+            joined: false,
             surroundings,
         }
     }
@@ -107,6 +110,11 @@ impl<'a, B: Backend> Bench<'a, B> {
         if self.mode == Mode::Intx {
             self.device.unmask_line();
         }
+    }
+
+    /// Lets ports talk to each other from now on, or to themselves.
+    pub(crate) fn set_joined(&mut self, joined: bool) {
+        self.joined = joined;
     }
 
     /// Gives back what the card lost when it reset itself: its place on the bus.
@@ -254,7 +262,7 @@ impl<'a, B: Backend> Bench<'a, B> {
         Ok(std::array::from_fn(|word| avail.memory().load_u64(8 * word)))
     }
 
-    /// Prepares `port` to talk to itself and starts training.
+    /// Prepares `port` to talk to itself, or to the other port, and starts training.
     pub(crate) fn start_link(&mut self, port: Port) {
         // All speeds, four lanes.
         self.start_link_with(port, port_regs::IbcCtrlB(0x304BF));
@@ -282,7 +290,7 @@ impl<'a, B: Backend> Bench<'a, B> {
         self.write_apart(port_regs::IBC_CTRL_A.port(port), self.link_control());
     }
 
-    /// `IBCCtrlA` of a port that talks to itself, without a command.
+    /// `IBCCtrlA` of a port, without a command.
     fn link_control(&self) -> port_regs::IbcCtrlA {
         port_regs::IbcCtrlA(0)
             .with_flow_ctrl_period(24)
@@ -292,12 +300,18 @@ impl<'a, B: Backend> Bench<'a, B> {
             .with_max_pkt_len(1057)
             .with_num_v_lane(1)
             .with_ib_link_en(true)
-            .with_loopback(true)
+            .with_loopback(!self.joined)
     }
 
     /// Gives a link command: 1 down, 2 armed, 3 active.
     pub(crate) fn command_link(&mut self, port: Port, command: u8) {
         self.write_apart(port_regs::IBC_CTRL_A.port(port), self.link_control().with_link_cmd(command));
+    }
+
+    /// Gives a command to the link's training: 1 disabled, 2 polling, 3 asleep.
+    pub(crate) fn command_training(&mut self, port: Port, command: u8) {
+        let control = self.link_control().with_link_init_cmd(command);
+        self.write_apart(port_regs::IBC_CTRL_A.port(port), control);
     }
 
     pub(crate) fn link_state(&self, port: Port) -> u8 {

@@ -93,6 +93,14 @@ impl Context {
         self.seq.matches(rhf)
     }
 
+    /// The virtual lane of the next entry's packet, which the chip has written.
+    pub(crate) fn peek_vl(&self) -> usize {
+        let start = self.next * ENTRY_BYTES;
+        let rhf = Rhf(self.queue.memory().load_u64(start + ENTRY_BYTES - 8));
+        let first = rhf.header_span(ENTRY_DWORDS as usize).map_or(0, |span| span.start);
+        (self.queue.memory().load_u32(start + 4 * first).swap_bytes() >> 28) as usize
+    }
+
     /// The next entry, if the chip has written one. Its place stays taken until [`arm`](Self::arm).
     pub(crate) fn next(&mut self) -> Option<Received> {
         let memory = self.queue.memory();

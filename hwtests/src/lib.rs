@@ -3,7 +3,7 @@
 //! [`run`] takes any [`Backend`], resets the card before each scenario, touches registers and memory as the data
 //! sheet says, and compares what comes back. Nothing of the driver's packet path is used: a scenario that borrowed
 //! the driver's idea of the chip would agree with its mistakes. Packets go from a port to itself, through the chip's
-//! own loopback, so no cable and no peer is needed.
+//! own loopback, so no cable and no peer is needed; two scenarios want a cable from one port of the card to the other.
 //!
 //! Each scenario is known by a name and ends as passed, failed with what was seen and what was expected, or skipped
 //! with a reason. What a card cannot do to itself (send itself a packet with a wrong check sum) is asked of its
@@ -12,8 +12,9 @@
 //! ```text
 //! identity  identify, eager-partitions, scratch, eeprom, avail-address
 //! link      link-up, link-change-interrupts, active-needs-armed, link-width, link-speed
+//! pair      heartbeat, credits
 //! cable     qsfp, qsfp-insert
-//! send      avail-image, disarm, launch-rule, port-selection
+//! send      avail-image, disarm, launch-rule, port-selection, vl-arbitration
 //! sdma      sdma-head, sdma-halt, sdma-generation, sdma-interrupt, sdma-errors
 //! expected  expected-receive, flow-generation, flow-sequence, header-suppression, kd-checksum
 //! receive   loopback-packets, queue-wraps, queue-full, eager-full, qp-map, partition-keys, wrong-icrc, counters
@@ -32,9 +33,11 @@ mod packet;
 pub mod qemu;
 mod ring;
 mod scenarios;
+mod wrong;
 
 pub use around::{ByControl, InWorld, run_opened};
 pub use check::{Check, Outcome};
+pub use wrong::noticed_by;
 
 use bench::Bench;
 use qhca_driver::env::Backend;
@@ -50,6 +53,10 @@ pub trait Surroundings {
 
     /// Pushes the cable module of `port` into its cage, or pulls it out. `false`: cannot be done.
     fn plug_module(&mut self, port: Port, is_in: bool) -> bool;
+
+    /// Lays a cable from the card's first port to its second, or puts back what was there before. Whoever cannot do that
+    /// leaves it: the scenarios see how the ports are cabled.
+    fn join_ports(&mut self, joined: bool);
 }
 
 /// Nothing: the card is alone.
@@ -68,6 +75,8 @@ impl Surroundings for Alone {
     fn plug_module(&mut self, _: Port, _: bool) -> bool {
         false
     }
+
+    fn join_ports(&mut self, _: bool) {}
 }
 
 /// How many scenarios there are; [`run`] gives as many checks.
@@ -82,9 +91,18 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 /// Runs every scenario on `device`. The card is reset before each and at the end.
 pub fn run(device: impl Backend, surroundings: &mut dyn Surroundings) -> Vec<Check> {
+    run_some(device, surroundings, |_| true)
+}
+
+/// Runs the scenarios of these names on `device`, as [`run`] does all.
+pub fn run_some(
+    device: impl Backend,
+    surroundings: &mut dyn Surroundings,
+    wanted: impl Fn(&str) -> bool,
+) -> Vec<Check> {
     let mut bench = Bench::new(device, surroundings);
-    let checks =
-        scenarios::all().into_iter().map(|(name, scenario)| Check::of(name, scenario(&mut bench))).collect();
+    let wanted = scenarios::all().into_iter().filter(|(name, _)| wanted(name));
+    let checks = wanted.map(|(name, scenario)| Check::of(name, scenario(&mut bench))).collect();
     // The card must not write to memory that goes away with the bench. If it does not even reset, every check failed.
     let _ = bench.reset();
     checks

@@ -21,12 +21,14 @@ const KD_DWORDS: usize = 9;
 /// Opcode "RC SEND only": nothing follows the BTH but payload.
 const OPCODE_RC_SEND_ONLY: u32 = 0x04;
 
-/// One packet on VL 0.
+/// One packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {
     pub(crate) port: Port,
     pub(crate) qpn: Qpn,
     pub(crate) pkey: u16,
+    /// The virtual lane.
+    pub(crate) vl: u8,
     /// Whether `SendDone` is asked for.
     pub(crate) interrupt: bool,
     /// A packet of PSM's kind, with these flags, for context 0.
@@ -50,6 +52,7 @@ impl Packet {
             port,
             qpn,
             pkey: PKEY_DEFAULT,
+            vl: 0,
             interrupt: false,
             kd: None,
             tid: KdTid::Eager,
@@ -86,7 +89,7 @@ impl Packet {
         const LID: u32 = 1;
         let opcode = if self.kd.is_some() { OPCODE_KD } else { OPCODE_RC_SEND_ONLY };
         let words = [
-            0x0002_0000 | LID, // LRH: VL 0, version 0, SL 0, next header BTH; DLID
+            u32::from(self.vl) << 28 | 0x0002_0000 | LID, // LRH: VL, version 0, SL 0, next header BTH; DLID
             u32::from(self.len_dwords()) << 16 | LID,
             opcode << 24 | u32::from(self.pkey),
             self.qpn.value(),
@@ -107,7 +110,7 @@ impl Packet {
 
     /// What is written to a send buffer, PBC first.
     pub(crate) fn dwords(&self) -> Vec<u32> {
-        let pbc = Pbc::for_port(self.port, self.len_dwords()).with_intr(self.interrupt);
+        let pbc = Pbc::for_port(self.port, self.len_dwords()).with_vl(self.vl).with_intr(self.interrupt);
         [&pbc.dwords()[..], &self.header(), &self.payload].concat()
     }
 

@@ -143,22 +143,35 @@ impl<H: WorldHost> World<H> {
     }
 
     /// Lays a cable from `a` to `b`, which may be one and the same port: a loopback plug. A port that already has a
-    /// cable gives it up.
+    /// cable gives it up, and so does the port at that one's other end.
     pub fn connect(&mut self, a: (NodeId, Port), b: (NodeId, Port), config: CableConfig) -> CableId {
         let id = self.cables.len();
         let cable = Cable::new(config, self.seed, &format!("cable {id}"));
         self.cables.push(Laid { cable, ends: [(a.0.0, a.1), (b.0.0, b.1)] });
-        for (side, (node, port)) in Side::BOTH.into_iter().zip([a, b]).rev() {
-            if let Some(old) = self.nodes[node.0].plugs[port.index()].filter(|plug| plug.cable != id) {
-                self.unplug(CableId(old.cable));
-            }
-            self.nodes[node.0].plugs[port.index()] = Some(Plug { cable: id, side });
-            self.nodes[node.0].shown[port.index()] = PeerState::Silent;
-        }
-        for (node, port) in [a, b] {
-            self.announce(node.0, port);
-        }
+        self.lay(CableId(id));
         CableId(id)
+    }
+
+    /// Lays a cable once more that gave way to another. It is as it was: its length, its faults.
+    pub fn lay(&mut self, cable: CableId) {
+        let ends = self.cables[cable.0].ends;
+        for (side, (node, port)) in Side::BOTH.into_iter().zip(ends).rev() {
+            if let Some(old) = self.nodes[node].plugs[port.index()].filter(|plug| plug.cable != cable.0) {
+                self.take_up(CableId(old.cable));
+            }
+            self.nodes[node].plugs[port.index()] = Some(Plug { cable: cable.0, side });
+            self.nodes[node].shown[port.index()] = PeerState::Silent;
+        }
+        self.replug(cable);
+    }
+
+    /// Pulls a cable and takes it away: neither of its ports has one then.
+    fn take_up(&mut self, cable: CableId) {
+        self.unplug(cable);
+        for (node, port) in self.cables[cable.0].ends {
+            let plug = &mut self.nodes[node].plugs[port.index()];
+            *plug = plug.filter(|plug| plug.cable != cable.0);
+        }
     }
 
     /// Pulls a cable: what is in flight is lost, both ends see darkness.

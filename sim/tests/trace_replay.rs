@@ -125,7 +125,7 @@ impl Replay {
     fn answer_ports(&mut self) {
         for port in Port::ALL {
             let peer = match self.chip.own_link(port) {
-                PeerState::Up => PeerState::Up,
+                up if up.is_up() => up,
                 _ => PeerState::Training(Offer::ALL),
             };
             self.chip.peer_link(port, peer, self.now, &mut self.host);

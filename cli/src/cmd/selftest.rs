@@ -25,6 +25,9 @@ pub(crate) struct Args {
     /// Test a simulated chip that is wrong in this point; the check that notices it fails
     #[arg(long, value_name = "POINT")]
     wrong: Option<String>,
+    /// Run this check only; may be given several times
+    #[arg(long, value_name = "CHECK")]
+    only: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -42,20 +45,24 @@ struct JsonCheck<'a> {
 /// Runs `qhca selftest`.
 pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
     let wrong = args.wrong.as_deref().map(parse_wrong).transpose()?.unwrap_or(WrongSet::NONE);
+    if let Some(unknown) = args.only.iter().find(|only| !qhca_hwtests::names().any(|name| name == **only)) {
+        let names: Vec<&str> = qhca_hwtests::names().collect();
+        return Err(Failure::bad_input(format!("--only {unknown}: there is no such check"))
+            .remedy(format!("valid: {}", names.join(", "))));
+    }
+    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
+    let count = qhca_hwtests::names().filter(|name| wanted(name)).count();
     let target = Target::open_wrong(&args.device, wrong, ui)?;
     let name = target.name.clone();
-    ui.progress(&format!(
-        "{name}: running {} checks, the device is reset before each",
-        qhca_hwtests::count()
-    ));
-    let checks = target.selftest(args.control.as_deref())?;
+    ui.progress(&format!("{name}: running {count} checks, the device is reset before each"));
+    let checks = target.selftest(args.control.as_deref(), wanted)?;
     match ui.json {
         true => ui.json(&Json { checks: checks.iter().map(to_json).collect() })?,
         false => ui.text(&to_text(&checks))?,
     }
     let failed = checks.iter().filter(|check| check.failed()).count();
     // A run that left checks out proves nothing, whatever the rest says.
-    match failed == 0 && checks.len() == qhca_hwtests::count() {
+    match failed == 0 && checks.len() == count {
         true => Ok(Status::Done),
         false => Ok(Status::CheckFailed),
     }

@@ -6,6 +6,7 @@ mod expected;
 mod identity;
 mod interrupt;
 mod link;
+mod pair;
 mod receive;
 mod sdma;
 mod send;
@@ -19,7 +20,7 @@ use qhca_driver::env::Backend;
 pub(crate) type Scenario<'a, B> = fn(&mut Bench<'a, B>) -> Verdict;
 
 /// How many scenarios there are.
-const COUNT: usize = 45;
+const COUNT: usize = 48;
 
 macro_rules! scenarios {
     ($($name:literal: $path:path;)*) => {
@@ -43,12 +44,15 @@ scenarios! {
     "active-needs-armed": link::active_needs_armed;
     "link-width": link::link_width;
     "link-speed": link::link_speed;
+    "heartbeat": pair::heartbeat;
+    "credits": pair::credits;
     "qsfp": cable::qsfp;
     "qsfp-insert": cable::qsfp_insert;
     "avail-image": send::avail_image;
     "disarm": send::disarm;
     "launch-rule": send::launch_rule;
     "port-selection": send::port_selection;
+    "vl-arbitration": send::vl_arbitration;
     "sdma-head": sdma::head;
     "sdma-halt": sdma::halt;
     "sdma-generation": sdma::generation;

@@ -7,11 +7,11 @@
 //! ```
 //!
 //! Light alone says nothing about the logic behind it: a far end that hangs keeps its link up until the heartbeat is
-//! missed. The single heartbeats are not modelled; the cable tells when the far end stops answering
-//! ([`Chip::set_far_end`]), and what would follow from that follows (F-435).
+//! missed. The single heartbeats are not modelled. A far end whose own heartbeat is switched off does not answer
+//! (F-760), and one that hangs is told of by [`Chip::set_far_end`]; what would follow from that follows (F-435).
 
 use super::wrong::WrongChip;
-use super::{Chip, Host};
+use super::{Chip, Host, PeerState};
 use qhca_regs::map::port;
 use qhca_regs::{Duration, Instant, Port};
 
@@ -40,6 +40,8 @@ impl Default for FarEnd {
 pub(super) struct Heartbeat {
     control: port::IbcCtrlB,
     far: FarEnd,
+    /// Whether the peer's heartbeat is switched off, once the peer is up and has said so.
+    mute: Option<bool>,
     /// Whether the link was up when last looked at, and whether the far end has answered since it came up.
     up: bool,
     heard: bool,
@@ -55,6 +57,7 @@ impl Heartbeat {
         Self {
             control: port::IbcCtrlB(control_b),
             far: FarEnd::default(),
+            mute: None,
             up: false,
             heard: false,
             due: None,
@@ -66,7 +69,7 @@ impl Heartbeat {
 
     /// The chip's part is forgotten; the cable's stays.
     pub(super) fn after_reset(&self, control_b: u64) -> Self {
-        Self { far: self.far, ..Self::new(control_b) }
+        Self { far: self.far, mute: self.mute, ..Self::new(control_b) }
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
@@ -77,11 +80,15 @@ impl Heartbeat {
         self.control.hrtbt_enb() || self.control.hrtbt_auto()
     }
 
+    fn is_answered(&self) -> bool {
+        self.far.answers && self.mute != Some(true)
+    }
+
     /// With `HRTBT_AUTO` a far end that never answered is not missed: it may not know heartbeats. Nor is one whose
     /// silence is told already.
     fn is_missed(&self) -> bool {
         let watched = self.up && self.is_on() && !self.timed_out;
-        watched && !self.far.answers && (self.heard || !self.control.hrtbt_auto())
+        watched && !self.is_answered() && (self.heard || !self.control.hrtbt_auto())
     }
 
     fn measure(&mut self) {
@@ -94,7 +101,20 @@ impl Chip {
     pub fn set_far_end(&mut self, port: Port, far: FarEnd, now: Instant) {
         let heartbeat = &mut self.heartbeats[port.index()];
         heartbeat.far = far;
-        heartbeat.heard |= far.answers && heartbeat.up;
+        heartbeat.heard |= heartbeat.is_answered() && heartbeat.up;
+        self.watch_heartbeat(port, now);
+    }
+
+    /// The peer of `port` shows itself. One that is mute from its first moment in LinkUp was never heard, though this
+    /// port may have been up before it.
+    pub(super) fn hear_peer(&mut self, port: Port, peer: PeerState, now: Instant) {
+        let heartbeat = &mut self.heartbeats[port.index()];
+        let mute = peer.is_up().then_some(peer == PeerState::UpMute);
+        if heartbeat.mute.is_none() && mute == Some(true) {
+            heartbeat.heard = false;
+        }
+        heartbeat.mute = mute;
+        heartbeat.heard |= heartbeat.is_answered() && heartbeat.up;
         self.watch_heartbeat(port, now);
     }
 
@@ -104,7 +124,7 @@ impl Chip {
         let asked = control.hrtbt_req() && !heartbeat.control.hrtbt_req();
         heartbeat.control = control;
         if asked && heartbeat.up {
-            match heartbeat.far.answers {
+            match heartbeat.is_answered() {
                 true => heartbeat.measure(),
                 false => heartbeat.timed_out = true,
             }
@@ -116,7 +136,7 @@ impl Chip {
     pub(super) fn follow_heartbeat(&mut self, port: Port, is_up: bool, is_looped: bool, now: Instant) {
         let heartbeat = &mut self.heartbeats[port.index()];
         if is_up && !heartbeat.up && heartbeat.is_on() {
-            heartbeat.heard = heartbeat.far.answers;
+            heartbeat.heard = heartbeat.is_answered();
             heartbeat.measure();
             // A port that hears itself takes its own heartbeat for another's.
             heartbeat.crosstalk = if is_looped { ALL_LANES } else { 0 };
@@ -231,6 +251,34 @@ mod tests {
         bench.activate(P);
         bench.settle();
         assert_eq!(link_state(&mut bench), 3);
+    }
+
+    #[test]
+    fn peer_whose_heartbeat_is_off_does_not_answer_and_is_missed_unless_it_never_did() {
+        for (auto, early, falls) in [(false, true, true), (false, false, true), (true, true, false)] {
+            let mut bench = up(|c| c.with_hrtbt_enb(true).with_hrtbt_auto(auto));
+            // Mute from the start, or after it has answered.
+            if !early {
+                bench.peer(P, PeerState::Up);
+                bench.settle();
+            }
+            bench.peer(P, PeerState::UpMute);
+            bench.settle();
+            assert_eq!(status(&mut bench).heartbeat_timed_out(), falls, "auto {auto}, mute at first {early}");
+        }
+        let mut bench = up(|c| c.with_hrtbt_enb(true).with_hrtbt_auto(true));
+        bench.peer(P, PeerState::Up);
+        bench.peer(P, PeerState::UpMute);
+        bench.settle();
+        assert!(status(&mut bench).heartbeat_timed_out(), "heard, then mute");
+    }
+
+    #[test]
+    fn port_shows_whether_its_heartbeat_is_on() {
+        let mut bench = up(|c| c);
+        assert_eq!(bench.chip.own_link(P), PeerState::UpMute);
+        control(&mut bench, |c| c.with_hrtbt_auto(true));
+        assert_eq!(bench.chip.own_link(P), PeerState::Up);
     }
 
     #[test]

@@ -183,7 +183,8 @@ impl Link {
     fn shown(&self) -> PeerState {
         match self.training {
             _ if !self.is_able() || !self.wired => PeerState::Silent,
-            training::LINK_UP => PeerState::Up,
+            training::LINK_UP if self.control_b.hrtbt_enb() || self.control_b.hrtbt_auto() => PeerState::Up,
+            training::LINK_UP => PeerState::UpMute,
             _ => PeerState::Training(self.offer()),
         }
     }
@@ -318,12 +319,14 @@ impl Chip {
     /// What the other end of `port`'s cable shows from now on.
     pub fn peer_link(&mut self, port: Port, peer: PeerState, now: Instant, host: &mut impl Host) {
         let link = &mut self.links[port.index()];
-        let fell = link.peer == PeerState::Up && peer != PeerState::Up;
+        let fell = link.peer.is_up() && !peer.is_up();
         link.peer = peer;
         if let PeerState::Training(offer) = peer {
             link.peer_offer = Some(offer);
         }
-        if fell && link.training == training::LINK_UP && !link.is_looped() {
+        let falls = fell && link.training == training::LINK_UP && !link.is_looped();
+        self.hear_peer(port, peer, now);
+        if falls {
             self.take_down(port, true, now, host);
         }
         self.look_at_link(port, now, host);

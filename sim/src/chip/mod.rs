@@ -110,6 +110,15 @@ pub enum PeerState {
     Training(Offer),
     /// The port's training has ended in LinkUp.
     Up,
+    /// The same, at a port whose heartbeat is switched off: it does not answer any.
+    UpMute,
+}
+
+impl PeerState {
+    /// Whether the port's training has ended in LinkUp.
+    pub const fn is_up(self) -> bool {
+        matches!(self, Self::Up | Self::UpMute)
+    }
 }
 
 /// How the chip signals interrupts.

@@ -298,7 +298,7 @@ fn deeds() -> impl Strategy<Value = Deed> {
         2 => (offsets(), prop::collection::vec(any::<u32>(), 0..40)).prop_map(|(offset, words)| Deed::Burst(offset, words)),
         1 => offsets().prop_map(Deed::Read),
         3 => (any::<bool>(), packets(), any::<bool>()).prop_map(|(p, bytes, icrc)| Deed::Deliver(p, bytes, icrc)),
-        1 => (any::<bool>(), 0u8..4).prop_map(|(p, state)| Deed::Peer(p, state)),
+        1 => (any::<bool>(), 0u8..5).prop_map(|(p, state)| Deed::Peer(p, state)),
         1 => any::<u32>().prop_map(Deed::Pass),
         1 => (any::<bool>(), any::<u32>()).prop_map(|(p, limit)| Deed::Flow(p, limit)),
         1 => any::<u64>().prop_map(Deed::Inject),
@@ -324,6 +324,7 @@ fn do_deed(bench: &mut Bench, deed: &Deed) {
                 PeerState::Training(Offer::ALL),
                 PeerState::Training(Offer::of_speeds(2)),
                 PeerState::Up,
+                PeerState::UpMute,
             ];
             bench.peer(port(*second), states[usize::from(*state)]);
         }

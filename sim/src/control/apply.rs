@@ -67,7 +67,19 @@ impl Order {
             }
             Self::Lay { a, b } => {
                 let (a_node, b_node) = (node(world, *a)?, node(world, *b)?);
-                world.connect((a_node, a.port), (b_node, b.port), CableConfig::default());
+                let ends = [(a_node, a.port), (b_node, b.port)];
+                let is_between = |cable: &CableId| {
+                    let [one, other] = world.cable_ends(*cable);
+                    ends == [one, other] || ends == [other, one]
+                };
+                // Two ports have one cable between them, however often it is laid.
+                let known = world.cables().find(is_between);
+                match known {
+                    Some(cable) => world.lay(cable),
+                    None => {
+                        world.connect(ends[0], ends[1], CableConfig::default());
+                    }
+                }
             }
             Self::Line { from, lose_one_in, duplicate_one_in, flip_one_in, delay } => {
                 let (cable, side) = cable_of(world, *from)?;
@@ -168,6 +180,26 @@ mod tests {
         assert!(matches!(order(&mut world, "cable a:2 out"), Err(Refusal::NoCable { .. })));
         order(&mut world, "cable a:2=a:2").expect("a loopback plug");
         order(&mut world, "cable a:2 out").expect("there is one now");
+    }
+
+    #[test]
+    fn cable_that_gave_way_is_nobodys_and_is_as_it_was_when_it_is_laid_again() {
+        let mut world = world();
+        let a = world.nodes().next().expect("a card");
+        let (first, _) = world.cable_at(a, Port::P0).expect("a cable");
+        order(&mut world, "line a:1 lose=3 delay-ns=1000").expect("a worse cable");
+        order(&mut world, "cable a:1=a:2").expect("one card's ports joined");
+        assert!(matches!(order(&mut world, "cable b:1 in"), Err(Refusal::NoCable { .. })), "its end is gone");
+        let count = world.cables().count();
+        for _ in 0..3 {
+            order(&mut world, "cable b:1=a:1").expect("the first one again");
+            order(&mut world, "cable a:2=a:1").expect("the joint again");
+        }
+        order(&mut world, "cable a:1=b:1").expect("the first one again");
+        assert_eq!(world.cables().count(), count, "laying one again makes no new one");
+        let (laid, side) = world.cable_at(a, Port::P0).expect("a cable");
+        assert_eq!((laid, world.cable_at(a, Port::P1)), (first, None));
+        assert_eq!(world.cable(laid).faults(side).lose_one_in, 3);
     }
 
     #[test]

@@ -157,6 +157,11 @@ impl Cable {
         self.directions[from.index()].stats
     }
 
+    /// What goes wrong with packets that enter at `from`.
+    pub fn faults(&self, from: Side) -> LineFaults {
+        self.directions[from.index()].faults
+    }
+
     /// Changes what goes wrong with packets that enter at `from`.
     pub fn set_faults(&mut self, from: Side, faults: LineFaults) {
         self.directions[from.index()].faults = faults;
