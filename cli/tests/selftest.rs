@@ -11,7 +11,7 @@ fn words(json: &Value) -> Vec<&str> {
 
 #[test]
 fn right_cards_pass_every_check_and_a_skip_names_its_reason() {
-    for (device, skipped) in [("sim:qle7342", 0), ("sim:qle7340", 1)] {
+    for (device, skipped) in [("sim:qle7342", 0), ("sim:qle7340", 3)] {
         let json = json_of(&["selftest", "-d", device]);
         let words = words(&json);
         assert_eq!(words.len(), qhca_hwtests::count());
@@ -32,6 +32,21 @@ fn wrong_chip_fails_a_check_and_the_exit_code_says_so() {
     assert_eq!(eeprom.map(|check| &check["result"]), Some(&Value::from("fail")), "{json}");
     let text = qhca(&["selftest", "--wrong", "eeprom-checksum-bad"]);
     assert!(text.code == 1 && text.stdout.contains("fail eeprom: "), "{}", text.stdout);
+}
+
+#[test]
+fn chosen_checks_run_alone_and_one_that_is_none_is_refused_with_those_that_are() {
+    let json = json_of(&["selftest", "--only", "scratch", "--only", "identify"]);
+    let names: Vec<&str> =
+        json["checks"].as_array().into_iter().flatten().filter_map(|check| check["name"].as_str()).collect();
+    assert_eq!(names, ["identify", "scratch"], "in their own order");
+    let none = qhca(&["selftest", "--only", "everything"]);
+    assert_eq!(none.code, 2, "{}", none.stderr);
+    assert!(
+        none.stderr.contains("everything") && none.stderr.contains("loopback-packets"),
+        "{}",
+        none.stderr
+    );
 }
 
 #[test]
