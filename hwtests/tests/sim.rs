@@ -4,7 +4,7 @@ use qhca::{Opening, SimSetup};
 use qhca_hwtests::{Alone, Check, InWorld, Outcome, count, names, noticed_by, run, run_some};
 use qhca_regs::Port;
 use qhca_sim::backend::SimDevice;
-use qhca_sim::chip::{Board, Config, Description, EagerFull, Habits, Module, WrongChip, WrongSet};
+use qhca_sim::chip::{Board, Config, EagerFull, Habits, WrongChip, WrongSet};
 use qhca_sim::fabric::CableConfig;
 use std::collections::BTreeSet;
 
@@ -23,10 +23,7 @@ fn run_on(config: Config) -> Vec<Check> {
 }
 
 fn right(board: Board) -> Config {
-    // One module with several pages, one with a single one.
-    let [_, flat] = Config::default().modules;
-    let paged = Module::new(&Description { flat: false, ..Description::default() });
-    Config { board, modules: [Some(paged.with_serial("QHCAPAGED0001")), flat], ..Config::default() }
+    Config { board, ..Config::default() }
 }
 
 /// The checks by how they ended, one line each, for messages.

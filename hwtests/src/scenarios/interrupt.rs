@@ -172,22 +172,47 @@ fn set_timer<B: Backend>(bench: &Bench<'_, B>, context: &Context, ticks: u16) {
 }
 
 /// Sets the longest timer and finds out how long it is, since its unit is not known.
+///
+/// An interrupt that comes as soon after a long timer as after a short one is not the timer's. The shortest of a few
+/// spans counts: a host that is held up makes them longer, never shorter.
 fn measure_timer<B: Backend>(
     bench: &mut Bench<'_, B>,
     port: Port,
     context: &mut Context,
 ) -> Result<Duration, Stop> {
+    let mut shortest = |ticks| -> Result<Duration, Stop> {
+        let spans = (0..3).map(|_| time_timer(bench, port, context, ticks));
+        spans.reduce(|a, b| Ok(a?.min(b?))).unwrap_or(Ok(Duration::ZERO))
+    };
+    let short: Duration = shortest(LONGEST_TIMER / 8)?;
+    let span: Duration = shortest(LONGEST_TIMER)?;
+    ensure!(
+        span.as_nanos() >= 2 * short.as_nanos(),
+        "an interrupt {span} after the first of {} packets with the longest timer, {short} with an eighth of it: it is \
+         not the timer's",
+        u16::MAX
+    );
+    Ok(span)
+}
+
+/// How long a timer of `ticks` runs.
+fn time_timer<B: Backend>(
+    bench: &mut Bench<'_, B>,
+    port: Port,
+    context: &mut Context,
+    ticks: u16,
+) -> Result<Duration, Stop> {
     const AT_MOST: Duration = Duration::from_secs(1);
-    set_timer(bench, context, LONGEST_TIMER);
+    set_timer(bench, context, ticks);
     context.arm(bench, u16::MAX);
     let packet = Packet::new(port, 2, 0);
     let sent = bench.now();
     bench.fill(buffer(0)?, 0, &packet.dwords());
     let fired = bench.wait_for(AT_MOST);
-    ensure!(!fired.is_empty(), "the longest timer does not run out within {AT_MOST}");
+    ensure!(!fired.is_empty(), "a timer of {ticks} ticks does not run out within {AT_MOST}");
     let span = bench.now().since(sent);
     // No clock of this chip is as fast as 1 GHz.
-    let shortest = Duration::from_nanos(u64::from(LONGEST_TIMER));
+    let shortest = Duration::from_nanos(u64::from(ticks));
     ensure!(
         span >= shortest,
         "an interrupt {span} after the first of {} packets: no timer is so short",

@@ -1,7 +1,7 @@
 //! What a chip is built from: board, identity, habits, delays, and what is wrong with it.
 
 use super::board::Board;
-use super::twsi::module::Module;
+use super::twsi::module::{Description, Module};
 use super::wrong::WrongSet;
 use qhca_regs::Duration;
 
@@ -33,8 +33,11 @@ impl Default for Config {
             guid: 0x0011_7500_0070_0001,
             serial: "QHCASIM00001".to_owned(),
             seed: 1,
-            modules: ["QHCACABLE0001", "QHCACABLE0002"]
-                .map(|serial| Some(Module::default().with_serial(serial))),
+            // One with a single page, one with several.
+            modules: [(true, "QHCACABLE0001"), (false, "QHCACABLE0002")].map(|(flat, serial)| {
+                let description = Description { flat, ..Description::default() };
+                Some(Module::new(&description).with_serial(serial))
+            }),
             habits: Habits::default(),
             timing: Timing::default(),
             wrong: WrongSet::NONE,
