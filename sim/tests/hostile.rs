@@ -18,6 +18,7 @@ use std::os::unix::net::UnixStream;
 const EINVAL: u32 = 22;
 const EEXIST: u32 = 17;
 const ENOTSUP: u32 = 95;
+const ENOSPC: u32 = 28;
 
 /// A client that has agreed on a version.
 struct Client(Alone);
@@ -283,6 +284,19 @@ impl Random {
     }
 }
 
+/// Random bytes anywhere in the function's configuration space, the command register and its resets among them.
+fn mistreat_config(client: &mut Client, random: &mut Random) {
+    for _ in 0..8 {
+        let draw = random.next();
+        let len = [1, 2, 4][(draw % 3) as usize];
+        let offset =
+            [(draw >> 8) % 0x100, (draw >> 8) % 0x1000][(draw >> 4) as usize % 2] & !(len as u64 - 1);
+        let data = random.next().to_le_bytes();
+        client.write(region::CONFIG, offset, &data[..len]).expect("a place in the configuration space");
+        client.read(region::CONFIG, offset, len as u32).expect("a place in the configuration space");
+    }
+}
+
 /// Random values, half of them addresses of memory that was once or never given, or given for reading only.
 #[test]
 fn random_registers_neither_stop_the_server_nor_reach_memory_that_is_not_the_chips() {
@@ -303,7 +317,12 @@ fn random_registers_neither_stop_the_server_nor_reach_memory_that_is_not_the_chi
             .expect("taken");
         client.master_bus();
         let mut message = Vec::new();
-        for _ in 0..WRITES {
+        for n in 0..WRITES {
+            if n % 256 == 255 {
+                // Whatever the last one did to the function, it can reach memory again.
+                mistreat_config(&mut client, &mut random);
+                client.master_bus();
+            }
             let draw = random.next();
             let offset = match draw % 4 {
                 0 => ((draw >> 8) as u32 % BAR_LEN_BYTES) & !7,
@@ -314,8 +333,16 @@ fn random_registers_neither_stop_the_server_nor_reach_memory_that_is_not_the_chi
                 1 => 1 << (random.next() % 64),
                 _ => (0x10_0000 << (random.next() % 3).min(1)) + ((random.next() % 0x2_0000) & !7),
             };
-            let at = RegionAccess { offset: offset.into(), region: region::BAR0, len_bytes: 8 };
-            Request::RegionWrite(at, &value.to_le_bytes()).encode(9, true, &mut message);
+            // One dword, a register, or a run of them.
+            let repeats = [1, 1, 1, 16][(draw >> 48) as usize % 4];
+            let mut data = value.to_le_bytes().repeat(repeats);
+            if draw >> 50 & 7 == 0 {
+                data.truncate(4);
+            }
+            let last = BAR_LEN_BYTES - data.len() as u32;
+            let offset = u64::from(offset.min(last & !7));
+            let at = RegionAccess { offset, region: region::BAR0, len_bytes: data.len() as u32 };
+            Request::RegionWrite(at, &data).encode(9, true, &mut message);
             assert!(client.raw(&message, &[]).is_empty(), "a posted write has no answer");
         }
         client.assert_alive();
@@ -325,6 +352,153 @@ fn random_registers_neither_stop_the_server_nor_reach_memory_that_is_not_the_chi
             assert!(now == mine, "seed {seed}: memory that is not the chip's was written");
         }
     }
+}
+
+/// What the header announces counts: a payload that is longer than its own struct says, or shorter, is refused or cut, and
+/// the message behind it is read from where it begins.
+#[test]
+fn messages_longer_or_shorter_than_they_announce_leave_the_next_one_whole() {
+    let mut client = Client::new();
+    let header = |command: Command| Header {
+        id: 7,
+        command: command as u16,
+        size_bytes: 0,
+        kind: Kind::Command,
+        no_reply: false,
+        error: None,
+    };
+    let at = |len_bytes: u32| {
+        let mut payload = u64::from(device::SCRATCH.offset()).to_le_bytes().to_vec();
+        payload.extend(region::BAR0.to_le_bytes());
+        payload.extend(len_bytes.to_le_bytes());
+        payload
+    };
+    // A write that announces more data than it brings, and a read that announces more than fits in any message.
+    let short = [at(64), vec![1; 8]].concat();
+    assert_eq!(answer(&client.raw(&header(Command::RegionWrite).with_payload(&short), &[])), Err(EINVAL));
+    let huge = at(u32::MAX);
+    assert_eq!(answer(&client.raw(&header(Command::RegionRead).with_payload(&huge), &[])), Err(EINVAL));
+    // Flags of interrupts with fewer bytes than they count.
+    let set = SetIrqs {
+        index: irq::MSIX,
+        start: 0,
+        count: 3,
+        action: IrqAction::Trigger,
+        data: IrqData::Bool(&[1, 1, 1]),
+    };
+    let mut flags = set.build();
+    flags.pop();
+    assert_eq!(answer(&client.raw(&header(Command::DeviceSetIrqs).with_payload(&flags), &[])), Err(EINVAL));
+    // More behind a message than it needs: whatever becomes of it, the next message is understood.
+    let long = [at(8), vec![0; 8], vec![0xAA; 100]].concat();
+    drop(answer(&client.raw(&header(Command::RegionWrite).with_payload(&long), &[])));
+    client.assert_alive();
+    // A header that announces more than any message may have ends the connection: nobody knows where the next begins.
+    let mut endless = header(Command::DeviceReset).with_payload(&[]);
+    endless[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+    client.raw(&endless, &[]);
+    assert!(!client.0.is_open());
+}
+
+#[test]
+fn interrupt_ranges_that_cannot_be_are_refused() {
+    let mut client = Client::new();
+    let set = |index, start, count, data| SetIrqs { index, start, count, action: IrqAction::Trigger, data };
+    let ones = vec![1; 2048];
+    for (index, start, count) in [
+        (irq::MSIX, 0, 33),
+        (irq::MSIX, 32, 1),
+        (irq::MSIX, u32::MAX, 1),
+        (irq::MSIX, 1, u32::MAX),
+        (irq::MSIX, u32::MAX, u32::MAX),
+        (irq::INTX, 0, 2),
+        (irq::INTX, 1, 1),
+        (irq::ERR, u32::MAX, 1),
+        (irq::REQ, 1, u32::MAX),
+        (irq::MSI, 0, 1),
+        (17, 0, 1),
+    ] {
+        let none = client.ask(&Request::SetIrqs(set(index, start, count, IrqData::None)), &[]);
+        assert_eq!(none, Err(EINVAL), "{index}: {count} from {start}");
+        let eventfd = client.ask(&Request::SetIrqs(set(index, start, count, IrqData::Eventfd)), &[]);
+        assert_eq!(eventfd, Err(EINVAL), "{index}: {count} from {start} by eventfd");
+    }
+    let many = set(irq::MSIX, 0, 2048, IrqData::Bool(&ones));
+    assert_eq!(client.ask(&Request::SetIrqs(many), &[]), Err(EINVAL));
+    client.assert_alive();
+}
+
+/// How many descriptors this process has open.
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("a list of descriptors").count()
+}
+
+/// Descriptors that belong to no request, or that one request has too many of, are closed again; those of a client that
+/// goes are closed too.
+#[test]
+fn descriptors_that_nobody_asked_for_do_not_pile_up() {
+    const ROUNDS: usize = 64;
+    let event = EventFd::new().expect("an eventfd");
+    let memory = shared_memory_file(0x1000).expect("memory");
+    let before = open_descriptors();
+    let mut client = Client::new();
+    let mut read = Vec::new();
+    let at = RegionAccess { offset: device::REVISION.offset().into(), region: region::BAR0, len_bytes: 8 };
+    Request::RegionRead(at).encode(7, false, &mut read);
+    for round in 0..ROUNDS {
+        let beside = [event.as_fd(); 16];
+        answer(&client.raw(&read, &beside)).expect("a register");
+        let twice = [memory.as_fd(), event.as_fd()];
+        let map = DmaMap {
+            readable: true,
+            writable: true,
+            offset: 0,
+            address: 0x1000 * round as u64,
+            len_bytes: 0x1000,
+        };
+        client.ask(&Request::DmaMap(map), &twice).expect("a map, and one too many beside it");
+        assert_eq!(client.map(0x1000 * round as u64, 0x1000, true, Some(memory.as_fd())), Err(EEXIST));
+    }
+    client.assert_alive();
+    // Other tests of this process open some, too; piled up, it would be many times as many.
+    assert!(open_descriptors() < before + ROUNDS + 40, "{before} before, {} now", open_descriptors());
+    drop(client);
+    assert!(open_descriptors() < before + ROUNDS, "{before} before, {} at the end", open_descriptors());
+}
+
+#[test]
+fn more_ranges_than_the_server_takes_are_refused_and_the_others_stay() {
+    const RANGES: u64 = 32_768;
+    let mut client = Client::new();
+    for n in 0..RANGES {
+        client.map(n << 12, 0x1000, true, None).unwrap_or_else(|errno| panic!("range {n}: {errno}"));
+    }
+    assert_eq!(client.map(RANGES << 12, 0x1000, true, None), Err(ENOSPC));
+    client
+        .ask(&Request::DmaUnmap(DmaUnmap { flags: 0, address: 0, len_bytes: 0x1000 }), &[])
+        .expect("unmapped");
+    client.map(RANGES << 12, 0x1000, true, None).expect("there is room again");
+    client.assert_alive();
+}
+
+/// Memory given for writing by a descriptor that allows none: the chip's writes fail, each for itself.
+#[test]
+fn memory_that_cannot_be_written_after_all_costs_its_client_only() {
+    use std::os::fd::AsRawFd;
+    let mut client = Client::new();
+    let memory = shared_memory_file(0x1000).expect("memory");
+    let path = format!("/proc/self/fd/{}", memory.as_fd().as_raw_fd());
+    let read_only = File::open(path).expect("the same memory, for reading");
+    client.map(0x1000, 0x1000, true, Some(read_only.as_fd())).expect("it holds the range");
+    client.master_bus();
+    client
+        .write(region::BAR0, device::SEND_BUF_AVAIL_ADDR.offset().into(), &0x1000_u64.to_le_bytes())
+        .expect("written");
+    let update = device::SendCtrl(0).with_send_buf_avail_upd(true).0;
+    client.write(region::BAR0, device::SEND_CTRL.offset().into(), &update.to_le_bytes()).expect("written");
+    client.raw(&[], &[]);
+    assert!(client.0.refused_accesses() > 0, "the chip could not write");
+    client.assert_alive();
 }
 
 /// The event loop itself: one client sends rubbish, one vanishes in the middle of a message, one goes on.
@@ -354,14 +528,18 @@ fn other_clients_go_on_when_one_is_hostile_and_one_vanishes() {
         let rubbish: Vec<u8> = (0..200).map(|_| random.next() as u8).collect();
         let mut version = Vec::new();
         Request::Version(Version::ours(Capabilities::default())).encode(1, false, &mut version);
-        let bytes: &[u8] = match round % 3 {
+        let bytes: &[u8] = match round % 5 {
             0 => &rubbish,
             1 => &version[..version.len() - 3],
-            _ => &version,
+            2 => &version,
+            // Agreed on a version, and gone within a write that announces 4 KiB.
+            3 => &[&version[..], &half_a_write()].concat(),
+            // Gone with the chip about to ask for its memory.
+            _ => &[&version[..], &asks_for_memory()].concat(),
         };
         // A server that has closed already is as good.
         let _ = hostile.write_all(bytes);
-        if round % 3 == 0 {
+        if round % 5 == 0 {
             let mut end = Vec::new();
             hostile.set_read_timeout(Some(std::time::Duration::from_millis(200))).expect("a timeout");
             let _ = hostile.read_to_end(&mut end);
@@ -374,4 +552,41 @@ fn other_clients_go_on_when_one_is_hostile_and_one_vanishes() {
     stop.stop();
     server.join().expect("the server does not panic").expect("it ends as it was told");
     std::fs::remove_dir_all(&dir).expect("removed");
+}
+
+/// A write of 4 KiB of which 16 bytes come.
+fn half_a_write() -> Vec<u8> {
+    let mut message = Vec::new();
+    let at = RegionAccess { offset: 0x10_0000, region: region::BAR0, len_bytes: 4096 };
+    Request::RegionWrite(at, &[0; 4096]).encode(2, true, &mut message);
+    message.truncate(HEADER_LEN_BYTES + 32);
+    message
+}
+
+/// Memory without a descriptor, the bus, and a send-DMA engine that has its ring there.
+fn asks_for_memory() -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut tell = |request: &Request<'_>| {
+        let mut message = Vec::new();
+        request.encode(3, true, &mut message);
+        all.extend(message);
+    };
+    let map = DmaMap { readable: true, writable: true, offset: 0, address: 0x10_0000, len_bytes: 0x1000 };
+    tell(&Request::DmaMap(map));
+    let write = |region, offset: u32, data: &[u8]| {
+        let at = RegionAccess { offset: offset.into(), region, len_bytes: data.len() as u32 };
+        (at, data.to_vec())
+    };
+    for (at, data) in [
+        write(region::CONFIG, 4, &[6, 0]),
+        write(region::BAR0, device::SEND_BUF_AVAIL_ADDR.offset(), &0x10_0000_u64.to_le_bytes()),
+        write(
+            region::BAR0,
+            device::SEND_CTRL.offset(),
+            &device::SendCtrl(0).with_send_buf_avail_upd(true).0.to_le_bytes(),
+        ),
+    ] {
+        tell(&Request::RegionWrite(at, &data));
+    }
+    all
 }

@@ -1,7 +1,8 @@
 //! A register read over vfio-user beside what any question over a Unix socket costs.
 //!
-//! Both servers sleep until they are asked. The echo does nothing but receive and send messages of the same lengths; what
-//! the read costs beyond it is the event loop, the codec and the chip model.
+//! The echo does nothing but receive and send messages of the same lengths, asleep in between: one call each. The server
+//! has other descriptors to watch, so it sleeps in its event loop, one call more; while a client asks one question after
+//! another it looks for the next a few microseconds before it does.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -42,7 +43,7 @@ pub(super) fn sections(rounds: usize) -> Vec<Section> {
         Candidate::timed("63 posted writes and a read", REPEATS / 16, || post(&bar)),
     ];
     vec![Section {
-        title: "register access over vfio-user, server asleep".to_owned(),
+        title: "register access over vfio-user".to_owned(),
         comparison: interleave(rounds, candidates),
         limits: vec![Limit::new(READ, ECHO, 1.2)],
     }]

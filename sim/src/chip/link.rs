@@ -11,14 +11,15 @@
 //! configuration states, one [`Timing::training_step`](super::Timing) each, and ends in LinkUp, link state INIT.
 //! Commands are the fields `LinkInitCmd` and `LinkCmd` of `IBCCtrlA`: they act once, after
 //! [`Timing::link_command`](super::Timing), and read back as 0; one that the state does not allow is ignored and
-//! counted (F-381). `IBLinkEn` 0 and a reset in `IBPCSConfig` take the link down for as long as they last.
+//! counted (F-381). `IBLinkEn` 0 and a reset in `IBPCSConfig` take the link down for as long as they last; a reset that
+//! begins raises statusValidNoEop (F-761).
 
 use super::account::Account;
 use super::negotiate::{Agreed, DDR, Offer, QDR, agree};
 use super::wrong::{WrongChip, WrongSet};
 use super::{Chip, Host, PeerState};
 use qhca_regs::map::{counter, port};
-use qhca_regs::status::PortErrBits;
+use qhca_regs::status::{HwErrBits, PortErrBits};
 use qhca_regs::{Duration, Instant, Port};
 
 /// Link states as `IBCStatusA` codes them.
@@ -311,8 +312,11 @@ impl Chip {
 
     pub(super) fn write_pcs_config(&mut self, port: Port, value: u64, now: Instant, host: &mut impl Host) {
         let config = port::IbpcsConfig(value);
-        self.links[port.index()].in_reset =
-            config.tx_rx_reset() || config.xcv_treset() || config.xcv_rreset();
+        let in_reset = config.tx_rx_reset() || config.xcv_treset() || config.xcv_rreset();
+        let was = std::mem::replace(&mut self.links[port.index()].in_reset, in_reset);
+        if in_reset && !was {
+            self.raise_hw_err(HwErrBits::STATUS_VALID_NO_EOP, now, host);
+        }
         self.look_at_link(port, now, host);
     }
 
@@ -547,6 +551,22 @@ mod tests {
         let errors = PortErrBits::from_bits_retain(bench.read(port::ERR_STATUS.port(P).offset()));
         assert!(errors.contains(PortErrBits::IB_STATUS_CHANGED | PortErrBits::RCV_IB_LOST_LINK_ERR));
         assert_eq!(bench.read(counter::IB_LINK_DOWNED_CNT.port(P).offset()), 1);
+    }
+
+    /// Software masks the error for that long, and clears it (F-761).
+    #[test]
+    fn reset_of_the_physical_layer_takes_the_link_down_and_raises_a_false_error() {
+        use qhca_regs::map::device::{HW_ERR_CLEAR, HW_ERR_STATUS};
+        let mut bench = polling();
+        bench.settle();
+        assert_eq!(bench.read(HW_ERR_STATUS.offset()), 0, "the reset of power-on has no beginning");
+        let false_error = HwErrBits::STATUS_VALID_NO_EOP.bits();
+        for (value, raised) in [(7, false_error), (1, 0), (0, 0), (4, false_error)] {
+            bench.write(port::IBPCS_CONFIG.port(P).offset(), value);
+            assert_eq!(bench.read(HW_ERR_STATUS.offset()), raised, "after {value}");
+            assert_eq!(status(&mut bench).1, 0, "no link after {value}");
+            bench.write(HW_ERR_CLEAR.offset(), false_error);
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod alone;
 mod client;
 mod config;
 mod control;
+mod linger;
 mod link;
 mod memory;
 mod server;

@@ -3,6 +3,7 @@
 use super::Options;
 use super::client::ClientHost;
 use super::control::{CLIENTS_MAX, Control};
+use super::linger::{LOOK_FOR, Linger};
 use super::session::{Session, Stage};
 use super::sys;
 use super::trace::Trace;
@@ -25,6 +26,9 @@ use std::sync::Arc;
 
 /// Messages served for one client before the others have their turn.
 const TURN_MESSAGES: usize = 64;
+
+/// Questions that are looked for one after another before others have their turn.
+const LINGER_MESSAGES: usize = 16;
 
 /// Longest sleep. TIMEOUT: only a bound for the loop; everything that matters wakes it.
 const SLEEP_MAX_MS: i32 = 60_000;
@@ -92,6 +96,7 @@ struct Slot {
     path: PathBuf,
     listener: UnixListener,
     session: Option<Session>,
+    linger: Linger,
 }
 
 /// Chips behind sockets, and the cables between them.
@@ -174,7 +179,15 @@ impl Server {
         self.epoll.add(listener.as_fd(), token(self.slots.len(), false)).map_err(refused)?;
         let node = self.world.add_on(config, ClientHost::new(usize::from(options.vectors.clamp(1, 32))));
         let path = path.to_owned();
-        self.slots.push(Slot { messages: 0, node, options, path, listener, session: None });
+        self.slots.push(Slot {
+            messages: 0,
+            node,
+            options,
+            path,
+            listener,
+            session: None,
+            linger: Linger::new(),
+        });
         Ok(node)
     }
 
@@ -212,7 +225,7 @@ impl Server {
                         busy |= self.serve_control((TOKEN_CONTROL_CLIENT - token) as usize);
                     }
                     token if token.is_multiple_of(2) => self.accept((token / 2) as usize),
-                    token => busy |= self.serve((token / 2) as usize),
+                    token => busy |= self.serve_on((token / 2) as usize),
                 }
             }
             for slot in 0..self.slots.len() {
@@ -311,6 +324,35 @@ impl Server {
         log::info!("{}: client connected (descriptor {})", self.slots[slot].options.name, session.raw_fd());
         self.slots[slot].session = Some(session);
         Ok(())
+    }
+
+    /// Gives one client its turn, and looks at it a little longer while it asks one question after another; whether it
+    /// has more to say. What is due ends that, and others do not wait for long.
+    fn serve_on(&mut self, slot: usize) -> bool {
+        let mut more = self.serve(slot);
+        for _ in 0..LINGER_MESSAGES {
+            let asks = self.slots[slot].session.as_ref().is_some_and(Session::has_answered);
+            if more || !asks || !self.slots[slot].linger.is_worth_it() {
+                break;
+            }
+            let served = self.slots[slot].messages;
+            let due = self.world.next_deadline().unwrap_or(Instant::MAX);
+            let until = due.min(self.clock.now() + LOOK_FOR);
+            while !more && self.slots[slot].messages == served && self.clock.now() < until {
+                more = self.serve(slot);
+            }
+            let Slot { session, linger, messages, .. } = &mut self.slots[slot];
+            let came = *messages != served && session.as_ref().is_some_and(Session::has_answered);
+            if came {
+                linger.hit()
+            } else {
+                linger.miss()
+            }
+            if !came {
+                break;
+            }
+        }
+        more
     }
 
     /// Gives one client its turn; whether it has more to say.

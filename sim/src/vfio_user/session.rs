@@ -33,6 +33,8 @@ pub(super) struct Session {
     negotiated: bool,
     /// Messages served since somebody asked.
     served: u64,
+    /// Whether the last of them had an answer.
+    answered: bool,
     /// Resets of the chip that its configuration space has followed.
     resets: u64,
     /// What was agreed on.
@@ -63,7 +65,17 @@ impl Session {
         let config = ConfigSpace::new(options.config, host.vectors() as u16);
         stage.world.reset(node, stage.now);
         let resets = stage.world.chip(node).resets();
-        Ok(Self { link, node, config, options, negotiated: false, served: 0, resets, transfer_max_bytes: 0 })
+        Ok(Self {
+            link,
+            node,
+            config,
+            options,
+            negotiated: false,
+            served: 0,
+            answered: false,
+            resets,
+            transfer_max_bytes: 0,
+        })
     }
 
     /// The descriptor to wait for.
@@ -90,6 +102,7 @@ impl Session {
             let next = self.link.borrow_mut().next()?;
             let Some(message) = next else { return Ok(false) };
             self.served += 1;
+            self.answered = !message.header.no_reply;
             self.handle(message, stage)?;
             self.flush(stage);
         }
@@ -99,6 +112,11 @@ impl Session {
     /// How many messages were served since the last call.
     pub(super) fn take_served(&mut self) -> u64 {
         std::mem::take(&mut self.served)
+    }
+
+    /// Whether the client has just had an answer.
+    pub(super) fn has_answered(&self) -> bool {
+        self.answered
     }
 
     /// Sends what the chip wrote to memory that only the client can reach.

@@ -345,8 +345,8 @@ fn alarm_pulls_its_pin_until_it_is_read() {
     bench.alarm(Port::P1, 3, 0x01);
     assert_eq!(pin(&mut bench), 0);
     let mut master = Master::new(&mut bench);
-    assert_eq!(master.read_module(Port::P1, 2, 2), Some(vec![4, 1]));
-    assert_eq!(master.read_module(Port::P1, 2, 2), Some(vec![6, 0]));
+    assert_eq!(master.read_module(Port::P1, 2, 2), Some(vec![0, 1]));
+    assert_eq!(master.read_module(Port::P1, 2, 2), Some(vec![2, 0]));
     assert_eq!(pin(&mut bench), 1);
 }
 
