@@ -179,7 +179,7 @@ pub fn run_opened(opening: Opening, around: Option<ByControl>, wanted: impl Fn(&
             Some(mut around) => run_some(opening.into_backend(), &mut around, wanted),
             None => run_some(opening.into_backend(), &mut Alone, wanted),
         },
-        Opening::Vfio(opening) => run(opening.into_backend(), &mut Alone),
+        Opening::Vfio(opening) => run_some(opening.into_backend(), &mut Alone, wanted),
         _ => Vec::new(),
     }
 }
