@@ -101,6 +101,10 @@ pub(crate) enum Command {
     Bind(cmd::bind::Args),
     /// Give a card back to the kernel
     Unbind(cmd::bind::UnbindArgs),
+    /// Look for what keeps a card from being used, and say what mends it
+    Doctor(cmd::doctor::Args),
+    /// Put all that these commands say into one archive, to go with a report of a fault
+    Report(cmd::report::Args),
     /// Bring a device up and hold it until the program is ended; others look at it meanwhile
     Up(cmd::up::Args),
     /// Show what has happened to a device that `qhca up` holds

@@ -10,23 +10,33 @@ use std::process::ExitCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     /// Everything asked for was done.
-    Done = 0,
+    Done,
     /// The command ran, and a check that it made failed.
-    CheckFailed = 1,
+    CheckFailed,
     /// An argument, option, word or file was refused; nothing was done. Also clap's code.
-    BadInput = 2,
+    BadInput,
     /// What the command needs is not on this machine: the device, a driver binding, a permission.
-    Missing = 3,
+    Missing,
     /// The device stopped answering, or answered what it must not.
-    Device = 4,
+    Device,
     /// The result could not be written.
-    Output = 5,
+    Output,
+    /// `qhca doctor` found something in the way, which has a code of its own.
+    Cause(u8),
 }
 
 impl Status {
     /// The exit code.
     pub(crate) const fn code(self) -> u8 {
-        self as u8
+        match self {
+            Self::Done => 0,
+            Self::CheckFailed => 1,
+            Self::BadInput => 2,
+            Self::Missing => 3,
+            Self::Device => 4,
+            Self::Output => 5,
+            Self::Cause(code) => code,
+        }
     }
 }
 

@@ -151,3 +151,96 @@ fn user_that_is_not_there_is_refused() {
     let run = Copy::of("user", &host).run(&["bind", "05:00.0", "--user", "bob"]);
     assert!(run.code == 2 && run.stderr.contains("bob"), "{}", run.stderr);
 }
+
+/// An old file of options beside a machine in order.
+fn machine_with_old_options() -> FakeHost {
+    let mut host = FakeHost::healthy("vfio-pci");
+    host.file("/etc/modprobe.d/blacklist.conf", "blacklist nouveau\n");
+    host.file("/etc/modprobe.d/ib_qib.conf", "options ib_qib krcvqs=2 pcie_caps=0x51 ibmtu=9\n");
+    host
+}
+
+#[test]
+fn doctor_finds_nothing_in_the_way_and_tells_what_old_options_mean_here() {
+    let run = Copy::of("healthy", &machine_with_old_options()).run(&["doctor"]);
+    assert_eq!(run.code, 0, "{} {}", run.stdout, run.stderr);
+    for part in [
+        "note  options     /etc/modprobe.d/ib_qib.conf",
+        "krcvqs=2: ",
+        "pcie_caps=0x51: ",
+        "warning: ",
+        "?     eeprom      not looked at, because this is a copy of a machine's files",
+    ] {
+        assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
+    }
+    assert!(!run.stdout.contains("blacklist.conf"), "{}", run.stdout);
+}
+
+#[test]
+fn doctors_exit_code_names_the_first_thing_in_the_way() {
+    let mut host = machine_with_old_options();
+    host.add_function("0000:04:00.1", "0x020000", Some("e1000e"), Some(26));
+    host.file("/etc/modprobe.d/ib_qib.conf", "options ib_qib krcvqs=many\n");
+    let copy = Copy::of("cause", &host);
+    let run = copy.run(&["doctor", "-d", "04:00.0"]);
+    assert!(run.code == 16 && run.stdout.contains("BAD   group"), "{}: {}", run.code, run.stdout);
+    assert!(run.stdout.contains("not looked at, because"), "{}", run.stdout);
+    let run = copy.run(&["doctor", "-d", "0000:77:00.0"]);
+    assert!(
+        run.code == 10 && run.stdout.contains("0000:77:00.0 is no QLogic 7322"),
+        "{}: {}",
+        run.code,
+        run.stdout
+    );
+    let run = copy.run(&["doctor", "-d", "mlx5_0"]);
+    assert!(run.code == 2 && run.stdout.is_empty(), "{}", run.stderr);
+    let run = Copy::of("empty", &FakeHost::empty()).run(&["doctor"]);
+    assert!(run.code == 10 && run.stdout.contains("mend:"), "{}", run.stdout);
+}
+
+#[test]
+fn doctor_prints_the_json_that_is_promised() {
+    let run = Copy::of("doctor-json", &machine_with_old_options()).run(&["doctor", "--json"]);
+    let value: Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!(differs(&promised("doctor"), &value, ""), None, "{value}");
+}
+
+/// The codes of `qhca doctor --help` are those of the checks.
+#[test]
+fn exit_codes_of_the_doctor_are_in_its_help() {
+    let help = qhca(&["doctor", "--help"]).stdout;
+    for check in qhca_host::doctor::Check::ALL {
+        let (code, name) = (check.exit_code(), check.name());
+        let may_be_bad = !matches!(name, "pcie" | "irqbalance" | "options" | "cable" | "link");
+        let listed = help.lines().any(|line| line.contains(&format!("{code} {name} ")));
+        assert_eq!(listed, may_be_bad, "{code} {name}: {help}");
+    }
+}
+
+#[test]
+fn doctor_looks_at_eeprom_cables_and_links_of_a_device_that_opens() {
+    let run = qhca(&["doctor", "-d", "sim"]);
+    assert_eq!(run.code, 0, "{} {}", run.stdout, run.stderr);
+    for part in [
+        "ok    eeprom      InfiniPath_QLE7342, GUID 0x0011750000700001",
+        "ok    cable       port 1: ",
+        "link        port 2: ",
+    ] {
+        assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
+    }
+}
+
+/// B21: on a machine without a card every command says so at once.
+#[test]
+fn machine_without_a_card_is_told_within_a_tenth_of_a_second() {
+    let copy = Copy::of("fast", &FakeHost::empty());
+    for args in [&["list"][..], &["doctor"], &["bind", "--all"]] {
+        let fastest = (0..5).map(|_| {
+            let start = std::time::Instant::now();
+            copy.run(args);
+            start.elapsed()
+        });
+        let fastest = fastest.min().expect("five runs");
+        assert!(fastest.as_millis() < 100, "{args:?}: {fastest:?}");
+    }
+}

@@ -320,3 +320,34 @@ fn device_that_is_none_or_options_that_are_wrong_are_refused_before_anything_is_
     }
     assert!(!place.folder.exists() || place.files().is_empty());
 }
+
+/// The files of an archive, by the system's own program.
+fn unpacked(archive: &std::path::Path, name: &str) -> String {
+    let output = Command::new("tar").arg("-xzOf").arg(archive).arg(format!("qhca-report/{name}")).output();
+    String::from_utf8(output.expect("tar runs").stdout).expect("UTF-8")
+}
+
+#[test]
+fn report_holds_what_the_commands_say_and_no_guid_if_so_wished() {
+    let place = Place::new("report").up(&[]);
+    for (masked, name) in [(false, "plain.tar.gz"), (true, "masked.tar.gz")] {
+        let archive = place.folder.join(name);
+        let path = archive.display().to_string();
+        let mut args = vec!["report", "-d", "up:sim", "-o", &path];
+        args.extend(masked.then_some("--mask-guids"));
+        let told = place.json(&args);
+        assert!(told["parts"].as_array().expect("parts").len() >= 9, "{told}");
+        let info = unpacked(&archive, "info.json");
+        assert_eq!(info.contains("0x0011750000700001"), !masked, "{info}");
+        assert!(info.contains("InfiniPath_QLE7342") && info.contains("exit status: 0"), "{info}");
+        for part in
+            ["regs.txt", "counters.json", "doctor.txt", "events.json", "versions.txt", "kernel-log.txt"]
+        {
+            let text = unpacked(&archive, part);
+            assert!(text.len() > 20, "{part}: {text}");
+            assert!(!masked || !text.contains("11750000700001"), "{part}");
+        }
+    }
+    let run = place.run(&["report", "-d", "up:sim", "--no-open", "-o", "/nonexistent/folder/x.tar.gz"]);
+    assert!(run.code == 5 && run.stderr.contains("/nonexistent/folder"), "{}", run.stderr);
+}

@@ -47,6 +47,31 @@ pub struct FakeHost {
     log: Vec<String>,
 }
 
+/// What a machine in order says of itself.
+const HEALTHY: [(&str, &str); 12] = [
+    ("/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=/dev/sda1 intel_iommu=on\n"),
+    ("/proc/cpuinfo", "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu vmx\n\nprocessor\t: 1\n"),
+    (
+        "/proc/interrupts",
+        "  24:  0  IR-PCI-MSI-0000:00:1f.2  0-edge  ahci\n   9:  0  IR-IO-APIC  9-fasteoi  acpi\n",
+    ),
+    ("/proc/sys/kernel/osrelease", "6.18.1\n"),
+    (
+        "/proc/self/status",
+        "Name:\tqhca\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nGroups:\t0\nCapEff:\t000001ffffffffff\n",
+    ),
+    (
+        "/proc/self/limits",
+        "Limit  Soft Limit  Hard Limit  Units\nMax locked memory  unlimited  unlimited  bytes\n",
+    ),
+    ("/proc/1/comm", "systemd\n"),
+    ("/sys/class/iommu/dmar0/intel-iommu/ecap", "f020df\n"),
+    ("/sys/firmware/acpi/tables/DMAR", "DMAR\n"),
+    ("/sys/kernel/security/lockdown", "[none] integrity confidentiality\n"),
+    ("/sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts", "N\n"),
+    ("/dev/vfio/vfio", ""),
+];
+
 /// The way up from a folder below `/sys` to `/sys`.
 fn up_from(folder: &str) -> String {
     vec![".."; folder.matches('/').count() - 1].join("/")
@@ -71,6 +96,21 @@ impl FakeHost {
         host.add_function("0000:00:03.0", "0x060400", Some("pcieport"), Some(9));
         host.add_card("0000:04:00.0", Some(driver).filter(|driver| !driver.is_empty()), Some(26));
         host.file("/sys/bus/pci/slots/4/address", "0000:04:00\n");
+        host
+    }
+
+    /// A machine with a card driven by `driver`, on which nothing is wrong but that, for root.
+    pub fn healthy(driver: &str) -> Self {
+        let mut host = Self::with_card(driver);
+        for (path, text) in HEALTHY {
+            host.file(path, text);
+        }
+        for folder in ["/sys/class/iommu/dmar0", "/sys/module/vfio_pci", "/sys/module/vfio_iommu_type1"] {
+            host.folder(folder);
+        }
+        host.bytes(&format!("{DEVICES}/0000:04:00.0/config"), &[0x77, 0x10, 0x22, 0x73]);
+        host.owned("/dev/vfio/vfio", 0o666, 0, 0);
+        host.process(1, "/sbin/init\0", &[]);
         host
     }
 

@@ -91,8 +91,7 @@ impl Member {
 
 fn members(reader: Reader<'_>, folder: &str) -> Fact<Vec<Member>> {
     let folder = format!("{folder}/devices");
-    let names =
-        reader.look().list(&folder).map_err(|_| Unread::odd(&folder, "nothing", "a folder of members"))?;
+    let names = reader.look().list(&folder).map_err(|error| Unread::system(&folder, &error))?;
     // What is no PCI function (a platform device) has no address, and is not ours to judge.
     let members = names.iter().filter_map(|name| name.parse().ok()).map(|bdf: Bdf| {
         let folder = format!("{DEVICES}/{bdf}");

@@ -9,6 +9,7 @@
 //! /sys/bus/pci/devices/0000:04:00.0   ->  [Card]      one function, as read
 //! /sys/kernel/iommu_groups/26         ->  [Group]     it and its neighbours
 //! /proc/*/fd                          ->  [holders()] who has it open
+//!                                         [doctor]    all of it judged: what is wrong, and what mends it
 //!                                         [binding]   orders, each with its undoing
 //! ```
 //!
@@ -24,6 +25,7 @@
 mod bdf;
 pub mod binding;
 mod card;
+pub mod doctor;
 pub mod fake;
 mod group;
 mod holders;

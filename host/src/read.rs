@@ -59,7 +59,7 @@ impl Unread {
         Self { path: path.to_owned(), why }
     }
 
-    fn system(path: &str, error: &io::Error) -> Self {
+    pub(crate) fn system(path: &str, error: &io::Error) -> Self {
         let why = match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Why::Missing,
             io::ErrorKind::PermissionDenied => Why::Denied,

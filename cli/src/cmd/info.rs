@@ -91,7 +91,7 @@ fn print(args: &Args, ca: &Ca, ui: &Ui) -> Result<Status, Failure> {
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct CableView {
     port: u8,
-    present: bool,
+    pub(crate) present: bool,
     kind: Option<String>,
     vendor: Option<String>,
     part: Option<String>,
@@ -101,9 +101,9 @@ pub(crate) struct CableView {
     technology: Option<String>,
     attenuation_db: Option<[u8; 2]>,
     oddities: Vec<String>,
-    error: Option<String>,
+    pub(crate) error: Option<String>,
     /// The same for people.
-    text: String,
+    pub(crate) text: String,
 }
 
 impl CableView {

@@ -8,6 +8,7 @@ pub(crate) mod bind;
 pub(crate) mod completions;
 pub(crate) mod counters;
 pub(crate) mod decode;
+pub(crate) mod doctor;
 pub(crate) mod events;
 mod ibstat;
 pub(crate) mod info;
@@ -19,6 +20,7 @@ pub(crate) mod options;
 pub(crate) mod port;
 pub(crate) mod regs;
 mod regs_select;
+pub(crate) mod report;
 pub(crate) mod selftest;
 pub(crate) mod sim;
 pub(crate) mod storm;
@@ -31,6 +33,8 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
         Command::Info(args) => info::run(args, ui),
         Command::Counters(args) => counters::run(args, ui),
         Command::List(args) => list::run(args, ui),
+        Command::Doctor(args) => doctor::run(args, ui),
+        Command::Report(args) => report::run(args, ui),
         Command::Up(args) => up::run(args, ui),
         Command::Events(args) => events::run(args, ui),
         Command::Bind(args) => bind::run(args, ui),

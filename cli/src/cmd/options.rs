@@ -133,6 +133,23 @@ fn settings(parsed: &Parsed) -> Vec<JsonSetting> {
         .collect()
 }
 
+/// The settings that differ from the defaults, each with what it does here.
+pub(crate) fn settings_in_words(parsed: &Parsed) -> Vec<String> {
+    let told = settings(parsed).into_iter().map(|JsonSetting { name, value, .. }| {
+        let effect = table::all().find(|info| info.name == name).map_or("", |info| info.effect_here.text());
+        match name {
+            // F-824.
+            "pcie_caps" => format!(
+                "{name}={:#x}: {effect}; under VFIO the kernel keeps the payload's half (bits 2:0) to itself and takes \
+                 the read request's (bits 6:4)",
+                parsed.options.pcie_caps
+            ),
+            _ => format!("{name}={value}: {effect}"),
+        }
+    });
+    told.collect()
+}
+
 fn check_json(path: &Path, parsed: &Parsed) -> JsonCheck {
     JsonCheck {
         file: path.display().to_string(),
