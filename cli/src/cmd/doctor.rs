@@ -233,7 +233,7 @@ fn see(device: &str, ui: &Ui) -> Result<Seen, Failure> {
         let (ca, cables) = (holder.ask(&Question::Info)?, holder.ask(&Question::Cables)?);
         return Ok(Seen { remarks: Vec::new(), ca, cables });
     }
-    let arg = DeviceArg { device: device.to_owned() };
+    let arg = DeviceArg::named(device);
     let target = Target::open_up(&arg, &Options::default(), ui)?;
     target.wait_for_links(ui);
     let identity = target.identity()?;
