@@ -651,6 +651,25 @@ fn name_of_a_destroyed_completion_queue_names_nothing() {
     assert!(old.iter().all(|cq| end.engine.destroy_cq(*cq).is_err() && end.engine.cq(*cq).is_none()));
 }
 
+/// B46: a queue that is destroyed while a hundred completions wait in it wakes nobody any more, whatever comes and goes.
+#[test]
+fn queue_destroyed_with_a_hundred_completions_unpolled_wakes_nobody_any_more() {
+    let mut end = plain();
+    end.engine.arm_cq(end.cq, Arm::Next, end.now);
+    (0..100).for_each(|wr_id| end.post(wr_id, end.write_op(), 16));
+    end.engine.modify_qp(end.qp, &QpAttr::to(QpState::Error), end.now).expect("always possible");
+    assert_eq!(end.engine.cq(end.cq).map(|queue| queue.len()), Some(100));
+    end.engine.arm_cq(end.cq, Arm::Next, end.now);
+    end.engine.destroy_qp(end.qp).expect("it is there");
+    end.engine.destroy_cq(end.cq).expect("unused");
+    for _ in 0..1000 {
+        assert!(end.wait(Duration::from_millis(10)).is_empty());
+        end.request(write(Place::Only), 20, &end.reth(0, 8), &[1; 8]);
+        assert_eq!(end.engine.poll_event(), None);
+        assert_eq!(end.engine.next_timeout(), None, "nothing is left that would wake anybody");
+    }
+}
+
 /// A memory window opens what it is bound to, for its queue pair, until it is invalidated; a stale key opens nothing.
 #[test]
 fn window_opens_its_part_until_it_is_invalidated() {
