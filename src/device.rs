@@ -455,6 +455,10 @@ impl qhca_verbs::Arrivals for Receiver {
     fn drain(&mut self, budget: usize, sink: impl FnMut(Arrival<'_>)) -> Drained {
         self.poll(budget, sink)
     }
+
+    fn sleep(&mut self, timeout: Duration) -> bool {
+        self.wait(Some(timeout))
+    }
 }
 
 impl qhca_verbs::Departures for Transmitter {

@@ -34,11 +34,13 @@ mod device;
 mod open;
 mod sim_setup;
 mod spec;
+mod verbs_port;
 
 pub use device::{Device, Receiver, Transmitter, Window};
 pub use open::{OpenError, Opening};
 pub use sim_setup::{SimCards, SimSetup, sim_pair};
 pub use spec::{Spec, SpecError};
+pub use verbs_port::{VerbsError, VerbsPort};
 
 pub use qhca_driver as driver;
 pub use qhca_errdecode as errdecode;

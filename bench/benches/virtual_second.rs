@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use processor::processor_time_s;
 use qhca_driver::options::Options;
-use qhca_lab::storm::{Case, Costs, Policy, Storm, parameters, run};
+use qhca_lab::storm::{Case, Costs, Policy, Storm, Transport, parameters, run};
 use qhca_regs::Duration;
 use qhca_sim::vtime::{Order, Seed};
 
@@ -25,6 +25,7 @@ fn main() -> ExitCode {
             storm: Storm::EgrFull,
             order: Order::ErrorsFirst,
             options: Options::default(),
+            transport: Transport::Raw,
             seed: Seed(1),
             costs: Costs { measure: Duration::from_secs(1), ..costs },
             hardware_fault: None,

@@ -129,6 +129,34 @@ pub(crate) enum Command {
     Storm(cmd::storm::Args),
     /// Run the laboratory's experiments: published mechanisms and ours, in virtual time
     Lab(cmd::lab::Args),
+    /// RDMA writes: bandwidth, as ib_write_bw shows it; between two simulated HCAs if no host is given
+    WriteBw(cmd::perf::Args),
+    /// RDMA reads: bandwidth
+    ReadBw(cmd::perf::Args),
+    /// Sends: bandwidth
+    SendBw(cmd::perf::Args),
+    /// Atomics: rate
+    AtomicBw(cmd::perf::Args),
+    /// RDMA writes: latency, as ib_write_lat shows it
+    WriteLat(cmd::perf::Args),
+    /// RDMA reads: latency
+    ReadLat(cmd::perf::Args),
+    /// Sends: latency
+    SendLat(cmd::perf::Args),
+    /// Atomics: latency
+    AtomicLat(cmd::perf::Args),
+    /// Show a port's counters, as perfquery does
+    Perfquery(cmd::fabric::perfquery::Args),
+    /// Show what a port's subnet agent says, as smpquery does
+    Smpquery(cmd::fabric::smpquery::Args),
+    /// Ask a port whether its management answers, and how fast
+    Ping(cmd::fabric::ping::Args),
+    /// Exchange messages on a reliable connection, with this program or ibv_rc_pingpong
+    RcPingpong(cmd::pingpong::Args),
+    /// The same on an unreliable connection
+    UcPingpong(cmd::pingpong::Args),
+    /// The same with datagrams
+    UdPingpong(cmd::pingpong::Args),
     /// Print a completion script for a shell
     Completions(cmd::completions::Args),
 }

@@ -206,3 +206,75 @@ fn server_that_nobody_uses_hardly_wakes() {
     let used = cpu(&after) - cpu(&before);
     assert!(used * 100 < span, "{used} ns of processor time in {span} ns");
 }
+
+/// Two processes, each with a card of one fabric: the client's table, and the server's banner.
+#[test]
+fn tools_of_two_processes_measure_the_fabric_between_them() {
+    let served = Served::start("perf", 2, &["--cable", "a:1=b:1"]);
+    for (n, tool) in
+        [&["write-bw", "-s", "4096"][..], &["send-bw", "-b", "-s", "1024"], &["write-lat"], &["read-lat"]]
+            .iter()
+            .enumerate()
+    {
+        // A port of this process alone: the number is the process's.
+        let port = (20_000 + (std::process::id() % 10_000) + 10_000 * (n as u32 & 1)).to_string();
+        let common = [tool, &["-n", "20", "-p", &port][..]].concat();
+        let (server_dev, client_dev) = (served.device(0), served.device(1));
+        let mut server = command()
+            .args([&common[..], &["-d", &server_dev]].concat())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a server");
+        let mut out = BufReader::new(server.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        while !line.contains("Waiting for client") {
+            line.clear();
+            assert!(out.read_line(&mut line).expect("its words") > 0, "the server ended");
+        }
+        let report = json_of(&[&common[..], &["-d", &client_dev, "127.0.0.1"]].concat());
+        assert_eq!(report["results"][0]["iterations"], 20, "{report}");
+        assert!(server.wait().expect("it ends").success(), "{tool:?}");
+    }
+}
+
+/// What the two sides of a ping-pong say to each other is what the stock programs say: a line of 51 characters and a zero
+/// byte, and "done".
+#[test]
+fn ping_pong_speaks_the_stock_exchange() {
+    use std::io::{Read, Write};
+    let served = Served::start("pingpong", 2, &["--cable", "a:1=b:1"]);
+    let port = (31_000 + std::process::id() % 1000).to_string();
+    // A server of ours, and a client whose words are looked at on the way.
+    let relay = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let relay_port = relay.local_addr().expect("it has one").port().to_string();
+    let mut server = command()
+        .args(["rc-pingpong", "-n", "50", "-p", &port, "-d", &served.device(0)])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a server");
+    let mut line = String::new();
+    BufReader::new(server.stderr.take().expect("a pipe")).read_line(&mut line).expect("its words");
+    assert!(line.contains("waiting for a client"), "{line}");
+    let mut client = command()
+        .args(["rc-pingpong", "-n", "50", "-p", &relay_port, "-d", &served.device(1), "127.0.0.1"])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("a client");
+    let mut from_client = relay.accept().expect("the client").0;
+    let mut to_server =
+        std::net::TcpStream::connect(("127.0.0.1", port.parse().expect("a port"))).expect("ours");
+    let mut words = [0; 52];
+    from_client.read_exact(&mut words).expect("its address");
+    assert_eq!((words[4], words[11], words[18], words[51]), (b':', b':', b':', 0));
+    assert!(words[19..51].iter().all(u8::is_ascii_hexdigit), "{words:?}");
+    to_server.write_all(&words).expect("passed on");
+    to_server.read_exact(&mut words).expect("the server's");
+    from_client.write_all(&words).expect("passed on");
+    let mut done = [0; 5];
+    from_client.read_exact(&mut done).expect("its last word");
+    assert_eq!(&done, b"done\0");
+    to_server.write_all(&done).expect("passed on");
+    assert!(client.wait().expect("it ends").success());
+    assert!(server.wait().expect("it ends").success());
+}

@@ -6,7 +6,9 @@
 
 use qhca_driver::options::Options;
 use qhca_lab::params::Parameters;
-use qhca_lab::storm::{self, Case, Costs, Detail, Policy, Report, Row, Storm, Study, run_in_detail};
+use qhca_lab::storm::{
+    self, Case, Costs, Detail, Policy, Report, Row, Storm, Study, Transport, run_in_detail,
+};
 use qhca_regs::Duration;
 use qhca_sim::vtime::{Order, Rng, Seed};
 
@@ -16,6 +18,7 @@ fn study(storm: Storm, order: Order, policies: &[Policy]) -> Study {
         storms: vec![storm],
         orders: vec![order],
         options: Options::default(),
+        transport: Transport::Raw,
         options_text: String::new(),
         seed: Seed(1),
         parameters: storm::parameters(),
@@ -50,6 +53,7 @@ fn case(policy: Policy, storm: Storm, order: Order, measure_ms: u64) -> Case {
         storm,
         order,
         options: Options::default(),
+        transport: Transport::Raw,
         seed: Seed(1),
         costs: Costs { measure: Duration::from_millis(measure_ms), ..costs },
         hardware_fault: None,

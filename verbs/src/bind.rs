@@ -11,9 +11,9 @@
 use qhca_driver::dma::DmaSlice;
 use qhca_driver::env::Backend;
 use qhca_driver::runtime::{Receiver, Transmitter};
-use qhca_driver::rx::{Arrival, Drained, Next};
+use qhca_driver::rx::{Arrival, Drained, Next, Packet};
 use qhca_driver::tx::{Frame, Lane, Payload as FramePayload, SubmitError};
-use qhca_regs::{Instant, Port};
+use qhca_regs::{Duration, Instant, Port};
 
 use crate::engine::Engine;
 use crate::mem::Payload;
@@ -32,6 +32,13 @@ const STATIC_RATE_MAX: u32 = 0x3FFF;
 pub trait Arrivals {
     /// Takes up to `budget` packets without waiting.
     fn drain(&mut self, budget: usize, sink: impl FnMut(Arrival<'_>)) -> Drained;
+
+    /// Sleeps until a packet is there or `timeout` has passed; true if one is there. What cannot be slept on returns at
+    /// once.
+    fn sleep(&mut self, timeout: Duration) -> bool {
+        let _ = timeout;
+        false
+    }
 }
 
 /// Where packets go.
@@ -47,6 +54,10 @@ impl<B: Backend> Arrivals for Receiver<B> {
     #[inline]
     fn drain(&mut self, budget: usize, sink: impl FnMut(Arrival<'_>)) -> Drained {
         self.poll(budget, sink)
+    }
+
+    fn sleep(&mut self, timeout: Duration) -> bool {
+        self.wait(Some(timeout))
     }
 }
 
@@ -133,6 +144,13 @@ impl<D: Departures> Wire for Sending<D> {
     }
 }
 
+impl<A, D> Bound<A, D> {
+    /// What receives: to look at it, or to wait on it in a set of descriptors.
+    pub fn arrivals_ref(&self) -> &A {
+        &self.arrivals
+    }
+}
+
 impl<A: Arrivals, D: Departures> Bound<A, D> {
     /// Binds `engine` to what receives for it and sends for it on `port`.
     pub fn new(engine: Engine, port: Port, arrivals: A, departures: D) -> Self {
@@ -166,14 +184,18 @@ impl<A: Arrivals, D: Departures> Bound<A, D> {
 #[inline]
 fn take(engine: &mut Engine, counts: &mut BoundCounts, arrival: Arrival<'_>, now: Instant) {
     match arrival {
-        Arrival::Packet(packet) => {
-            let mut words = [0; ENTRY_WORDS];
-            let count = words_of(&packet.header, &mut words);
-            engine.on_packet(&words[..count], Payload::Dma(packet.payload), now);
-        }
+        Arrival::Packet(packet) => hand_over(engine, &packet, now),
         Arrival::NoBuffer { .. } => counts.without_buffer += 1,
         Arrival::Damaged { .. } | Arrival::Malformed { .. } => counts.damaged += 1,
     }
+}
+
+/// Gives an engine a packet that a context has handed out.
+#[inline]
+pub fn hand_over(engine: &mut Engine, packet: &Packet<'_>, now: Instant) {
+    let mut words = [0; ENTRY_WORDS];
+    let count = words_of(&packet.header, &mut words);
+    engine.on_packet(&words[..count], Payload::Dma(packet.payload), now);
 }
 
 /// The headers in the processor's order; returns how many words those are.

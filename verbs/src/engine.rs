@@ -264,6 +264,11 @@ impl Engine {
         self.qp(number).is_none_or(|qp| qp.sq.is_empty() && !qp.resp.has_output())
     }
 
+    /// The service of a queue pair.
+    pub fn service_of(&self, number: QpNumber) -> Option<Service> {
+        self.qp(number).map(|qp| qp.service)
+    }
+
     fn qp(&self, number: QpNumber) -> Option<&Qp> {
         let place = self.places.get(index_of(&self.shared.config, number))?;
         place.qp.as_deref().filter(|qp| qp.number == number)
@@ -504,6 +509,12 @@ impl Engine {
     /// What happened, oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.shared.events.pop()
+    }
+
+    /// Whether an event waits.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.shared.events.is_empty()
     }
 
     /// Queue pairs whose completion queue overflowed go to the error state.

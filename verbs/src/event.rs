@@ -64,6 +64,11 @@ impl Events {
         }
     }
 
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Event> {
         self.queue.pop_front()
     }

@@ -17,6 +17,9 @@
 //! | a key checked | `mem/table.rs` |
 //! | a completion put in its queue | `cq.rs` |
 //! | packets exchanged with the chip | `bind.rs` |
+//! | a port with its agents and micro manager | [`port`] |
+//! | a queue pair connected | `connect.rs` |
+//! | a thread that sleeps on events | [`channel`] |
 //! | a queue shared | [`cq::pool`] |
 //! | a core chosen for a packet's work | [`sched`] |
 //! | receive buffers posted again | [`replenish`] |
@@ -25,6 +28,8 @@
 #![forbid(unsafe_code)]
 
 mod bind;
+pub mod channel;
+mod connect;
 mod counters;
 pub mod cq;
 mod engine;
@@ -36,6 +41,7 @@ pub mod mgmt;
 mod out;
 pub mod perf;
 pub mod policy;
+pub mod port;
 mod psn;
 mod qp;
 pub mod replenish;
@@ -44,12 +50,14 @@ mod scatter;
 pub mod sched;
 mod shared;
 mod slab;
+mod sync;
 mod timers;
 mod wc;
 pub mod wire;
 mod wr;
 
-pub use bind::{Arrivals, Bound, BoundCounts, Departures, TURN_PACKETS, Turned};
+pub use bind::{Arrivals, Bound, BoundCounts, Departures, TURN_PACKETS, Turned, hand_over};
+pub use connect::Connect;
 pub use counters::{Counters, Drop as DropReason};
 pub use cq::{Arm, Cq, CqError};
 pub use engine::{Engine, QUEUE_DEPTH_MAX, QpError};

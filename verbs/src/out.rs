@@ -75,7 +75,11 @@ impl Template {
     pub(crate) fn new(port: &Port, address: &AddressVector, pkey: u16, dest_qp: QpNumber) -> Self {
         let vl = port.vl_of(address.sl);
         let next = if address.grh.is_some() { NextHeader::Grh } else { NextHeader::Bth };
-        let slid = Lid(port.lid.0 | u16::from(address.path_bits & port.path_mask()));
+        // A port without a LID signs as everybody's: only directed management leaves it.
+        let slid = match port.lid {
+            Lid(0) => Lid::PERMISSIVE,
+            lid => Lid(lid.0 | u16::from(address.path_bits & port.path_mask())),
+        };
         let lrh = Lrh { vl, sl: address.sl, next, dlid: address.dlid, len_dwords: 0, slid };
         let grh = address.grh.map(|route| {
             Grh {

@@ -5,7 +5,7 @@ use crate::ui::Ui;
 use clap::ValueEnum;
 use qhca_driver::options::{Options, modprobe};
 use qhca_lab::params::Parameters;
-use qhca_lab::storm::{self, Case, Costs, Policy, RealTime, Storm, StormError, Study};
+use qhca_lab::storm::{self, Case, Costs, Policy, RealTime, Storm, StormError, Study, Transport};
 use qhca_sim::vtime::{Order, Seed};
 use std::path::PathBuf;
 
@@ -21,6 +21,9 @@ pub(crate) struct Args {
     /// What goes wrong: overflow alone, overflow and launch errors in turn, or a port's errors
     #[arg(long, value_enum, default_value_t = StormChoice::Egrfull)]
     storm: StormChoice,
+    /// How the sender answers loss: it sends on, or it goes back to what was lost (RDMA writes of 1 MiB)
+    #[arg(long, value_enum, default_value_t = TransportChoice::Raw)]
+    transport: TransportChoice,
     /// Which pending interrupt the core takes first
     #[arg(long, value_enum, default_value_t = OrderChoice::All)]
     arbitration: OrderChoice,
@@ -33,12 +36,13 @@ pub(crate) struct Args {
     /// Set a figure of the cost model or the load, e.g. `receive_ns=660`; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Run a figure through a range and say where krcvq01_no_msi=1 pays, e.g. `entry_us=0.2..3`
-    #[arg(long, value_name = "NAME=LOW..HIGH")]
+    /// Run a figure through a range and say where krcvq01_no_msi=1 pays, e.g. `entry_us=0.2..3`. With --transport rc,
+    /// and no range: what inline keeps over the sender's window and a packet's cost
+    #[arg(long, value_name = "NAME=LOW..HIGH", num_args = 0..=1, default_missing_value = "")]
     sweep: Option<String>,
     /// Run on threads and the system's clock instead of virtual time; of the figures only measure_ms, inject_ns and
     /// burst_errors then mean something
-    #[arg(long, conflicts_with_all = ["sweep", "arbitration"])]
+    #[arg(long, conflicts_with_all = ["sweep", "arbitration", "transport"])]
     real_time: bool,
     /// Seed of every source of chance
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_seed)]
@@ -60,6 +64,12 @@ enum StormChoice {
     Egrfull,
     Alternate,
     Port,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum TransportChoice {
+    Raw,
+    Rc,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -134,6 +144,14 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
         ));
     };
     match &args.sweep {
+        Some(text) if text.is_empty() => {
+            if study.transport == Transport::Raw {
+                return Err(Failure::bad_input("--sweep: no figure and no range")
+                    .remedy("valid: NAME=LOW..HIGH, e.g. entry_us=0.2..3; nothing with --transport rc"));
+            }
+            let report = study.band(say).map_err(|e| failure(&e))?;
+            if ui.json { ui.json(&report)? } else { ui.text(&report.to_text())? }
+        }
         Some(text) => {
             let sweep =
                 study.parameters.sweep(text).map_err(|e| Failure::bad_input(format!("--sweep: {e}")))?;
@@ -192,6 +210,10 @@ fn study(args: &Args, ui: &Ui) -> Result<Study, Failure> {
         storms: vec![args.storm.storm()],
         orders: args.arbitration.orders(),
         options,
+        transport: match args.transport {
+            TransportChoice::Raw => Transport::Raw,
+            TransportChoice::Rc => Transport::Rc,
+        },
         options_text,
         seed: Seed(args.seed),
         parameters,

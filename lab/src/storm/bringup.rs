@@ -18,7 +18,7 @@ use qhca_driver::rx::Context;
 use qhca_driver::slots::Wanted;
 use qhca_driver::tx::SendControl;
 use qhca_irq::plan::PlanRequest;
-use qhca_irq::source::Source;
+use qhca_irq::source::Source as IrqSource;
 use qhca_irq::{Grant, VectorPlan, VectorUse};
 use qhca_regs::map::{counter, device};
 use qhca_regs::{Bar, Buffer, Ctxt, Duration, Lid, Port, Vector};
@@ -27,10 +27,11 @@ use qhca_sim::fabric::CableConfig;
 use qhca_sim::vtime::Sort;
 use qhca_sim::world::{NodeId, World};
 
-use super::machine::Setup;
+use super::machine::{Setup, Source};
 use super::node::Node;
 use super::packets::Packets;
-use super::run::{Case, StormError};
+use super::rc::Reliable;
+use super::run::{Case, StormError, Transport};
 
 /// The port that the board has.
 const PORT: Port = Port::P0;
@@ -124,7 +125,13 @@ pub(super) fn bring_up(case: &Case) -> Result<(Setup, Node), StormError> {
         world,
         node: receiver,
         port: PORT,
-        packets: Packets::new(SENDER_LID, RECEIVER_LID),
+        source: match case.transport {
+            Transport::Raw => Source::Raw(Packets::new(SENDER_LID, RECEIVER_LID)),
+            Transport::Rc => {
+                let window = case.costs.window_packets;
+                Source::Rc(Box::new(Reliable::new(SENDER_LID, RECEIVER_LID, window)?))
+            }
+        },
         vectors: plan.vectors().iter().map(|vector| (vector, sort(&plan, vector))).collect(),
     };
     Ok((setup, Node::new(case.policy, hca, contexts)))
@@ -262,7 +269,7 @@ fn look_after(world: &RefCell<World>, node: NodeId, card: &mut Card) -> Result<b
 fn sort(plan: &VectorPlan, vector: Vector) -> Sort {
     match plan.use_of(vector) {
         Some(VectorUse::Default) => Sort::Error,
-        Some(VectorUse::Dedicated(Source::RcvAvail(_))) => Sort::Receive,
+        Some(VectorUse::Dedicated(IrqSource::RcvAvail(_))) => Sort::Receive,
         _ => Sort::Other,
     }
 }

@@ -17,6 +17,12 @@ pub struct Costs {
     pub settle: Duration,
     /// What is measured, from the stall's end.
     pub measure: Duration,
+    /// Packets that a repeating sender has under way at most.
+    pub window_packets: u32,
+    /// From the receiver's answer to the repeating sender's next packet.
+    pub answer: Duration,
+    /// A packet that a transport does not take, on the core.
+    pub refused: Duration,
     /// From injected error to injected error.
     pub inject: Duration,
     /// RcvICRCErr between two RcvHdrErr.
@@ -62,6 +68,9 @@ impl Costs {
             stall: span("stall_ms")?,
             settle: span("settle_ms")?,
             measure: span("measure_ms")?,
+            window_packets: parameters.value("window_packets")?.round() as u32,
+            answer: span("answer_us")?,
+            refused: span("refused_ns")?,
             inject: span("inject_ns")?,
             burst_errors: parameters.value("burst_errors")?.round() as u64,
             batch_packets: parameters.value("batch_packets")?.round() as usize,

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 
 use qhca_driver::fault::Policy;
+use qhca_driver::rx::Packet;
 use qhca_irq::VectorSet;
 use qhca_regs::map::port as port_regs;
 use qhca_regs::status::{ErrBits, HwErrBits, PortErrBits};
@@ -19,6 +20,7 @@ use super::bringup::FreeBar;
 use super::costs::Costs;
 use super::node::Node;
 use super::packets::Packets;
+use super::rc::Reliable;
 use super::run::Case;
 use super::workload::{Arrivals, Injected, Injector, stall_start};
 
@@ -26,6 +28,7 @@ use super::workload::{Arrivals, Injected, Injector, stall_start};
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Arrival,
+    Answer,
     StallBegins,
     Inject(Injected),
     HardwareFault,
@@ -199,7 +202,7 @@ pub(super) struct Machine {
     sums: Sums,
     arrivals: Arrivals,
     injector: Injector,
-    packets: Packets,
+    source: Source,
     packet_cost: Distribution,
     packet_rng: Rng,
     /// Vectors whose message has come and whose handler has not begun.
@@ -211,6 +214,14 @@ pub(super) struct Machine {
     sends_off_at: Option<Instant>,
 }
 
+/// Where packets come from.
+pub(super) enum Source {
+    /// A sender that knows nothing of loss.
+    Raw(Packets),
+    /// One that repeats.
+    Rc(Box<Reliable>),
+}
+
 /// What the machine is made of.
 pub(super) struct Setup {
     /// Both cards, brought up, their link ACTIVE.
@@ -220,7 +231,7 @@ pub(super) struct Setup {
     /// The port that the packets come to.
     pub(super) port: Port,
     /// The packets.
-    pub(super) packets: Packets,
+    pub(super) source: Source,
     /// The vectors in use, each with what it is about.
     pub(super) vectors: Vec<(Vector, Sort)>,
 }
@@ -261,7 +272,7 @@ impl Machine {
             sums: Sums::default(),
             arrivals,
             injector,
-            packets: setup.packets,
+            source: setup.source,
             signalled: VectorSet::EMPTY,
             driver_timer: None,
             stalled: None,
@@ -309,10 +320,21 @@ impl Machine {
         match event {
             Event::Arrival => {
                 self.world.advance_to(now);
-                let (chip, host) = self.world.chip_mut(self.node);
-                chip.deliver(self.port, self.packets.next_packet(), Meta::GOOD, now, host);
+                let packet = match &mut self.source {
+                    Source::Raw(packets) => Some(packets.next_packet()),
+                    Source::Rc(rc) => rc.next_packet(now),
+                };
+                if let Some(packet) = packet {
+                    let (chip, host) = self.world.chip_mut(self.node);
+                    chip.deliver(self.port, packet, Meta::GOOD, now, host);
+                }
                 let next = self.arrivals.next_arrival();
                 self.engine.schedule(next, Event::Arrival);
+            }
+            Event::Answer => {
+                if let Source::Rc(rc) = &mut self.source {
+                    rc.on_answer(now);
+                }
             }
             Event::StallBegins => self.wake(Job::Stall),
             Event::Inject(error) => {
@@ -440,12 +462,40 @@ impl Machine {
         }
     }
 
-    /// Uses the core for one received packet.
-    pub(super) fn spend_packet(&mut self, payload_bytes: usize) {
-        let span = self.packet_cost.draw(&mut self.packet_rng);
+    /// Uses the core for one received packet, which a transport may take or not.
+    pub(super) fn spend_packet(&mut self, packet: &Packet<'_>) {
+        let now = self.engine.now();
+        let taken_bytes = match &mut self.source {
+            Source::Raw(_) => packet.payload.len(),
+            Source::Rc(rc) => rc.take(packet, now),
+        };
         self.sums.packets += 1;
-        self.sums.payload_bytes += payload_bytes as u64;
+        let span = match taken_bytes {
+            0 => self.costs.refused,
+            _ => self.packet_cost.draw(&mut self.packet_rng),
+        };
+        self.sums.payload_bytes += taken_bytes as u64;
         self.spend(self.labels.packet, span);
+    }
+
+    /// Sends what the transport has to say: programmed I/O of so many dwords an answer, control word included.
+    pub(super) fn send_answers(&mut self) {
+        const CONTROL_DWORDS: usize = 2;
+        let Source::Rc(rc) = &mut self.source else { return };
+        let mut qwords = Vec::new();
+        rc.send_answers(self.engine.now(), |dwords| {
+            qwords.push((dwords + CONTROL_DWORDS).div_ceil(2) as u64)
+        });
+        for count in qwords {
+            self.sums.writes += count;
+            self.spend(self.labels.write, self.costs.write.times(count));
+            self.engine.schedule_in(self.costs.answer, Event::Answer);
+        }
+    }
+
+    /// Whether the sender repeats, and has given up.
+    pub(super) fn is_broken(&self) -> bool {
+        matches!(&self.source, Source::Rc(rc) if rc.is_broken())
     }
 
     /// Uses the core for an entry that tells of a packet without payload.

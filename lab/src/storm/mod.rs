@@ -18,6 +18,7 @@
 //! The experiment adds costs and nothing else: what happens on an error is decided by the driver's policy, what the
 //! chip does by the chip model, and every figure in the table comes out of the run.
 
+mod band;
 mod bringup;
 mod costs;
 mod cpu;
@@ -25,6 +26,7 @@ mod kinds;
 mod machine;
 mod node;
 mod packets;
+mod rc;
 mod realtime;
 mod report;
 mod run;
@@ -32,11 +34,12 @@ mod study;
 mod sweep;
 mod workload;
 
+pub use self::band::{BandReport, BandRow};
 pub use self::costs::Costs;
 pub use self::kinds::Storm;
 pub use self::realtime::{RealTime, RealTimeReport, RealTimeRow};
 pub use self::report::{MB_BYTES, Measured, Report, Row};
-pub use self::run::{Case, Detail, StormError, run, run_in_detail};
+pub use self::run::{Case, Detail, StormError, Transport, run, run_in_detail};
 pub use self::study::Study;
 pub use self::sweep::{SweepReport, SweepRow};
 pub use qhca_driver::fault::Policy;

@@ -121,10 +121,14 @@ impl Node {
             let drained = context.drain(batch, &CostBar::new(machine), now, |arrival| {
                 let machine = &mut *machine.borrow_mut();
                 match arrival {
-                    Arrival::Packet(packet) => machine.spend_packet(packet.payload.len()),
+                    Arrival::Packet(packet) => machine.spend_packet(&packet),
                     _ => machine.spend_dropped(),
                 }
             });
+            // What an answer calls for must find room. The published policies answer at once, as the stock driver does.
+            if self.policy != Policy::Guarded || !context.is_quarter_full() {
+                machine.borrow_mut().send_answers();
+            }
             if drained.next == Next::More {
                 more = more.with(context.ctxt());
             }

@@ -22,7 +22,7 @@ pub struct Report {
     pub seed: u64,
     /// Driver options and figures that differ from the file's.
     pub options: String,
-    /// How the sender answers loss: `raw` sends on.
+    /// How the sender answers loss: `raw` sends on, `rc` goes back to what was lost.
     pub transport: &'static str,
     /// One row for each policy under each storm and order.
     pub rows: Vec<Row>,

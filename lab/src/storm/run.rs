@@ -18,6 +18,26 @@ use super::node::Node;
 use super::report::Measured;
 use crate::params::ParamError;
 
+/// How the sender answers loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// It sends on.
+    #[default]
+    Raw,
+    /// RDMA writes on a reliable connection: it goes back to what was lost.
+    Rc,
+}
+
+impl Transport {
+    /// The word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Rc => "rc",
+        }
+    }
+}
+
 /// What is run.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -29,6 +49,8 @@ pub struct Case {
     pub order: Order,
     /// The driver's options.
     pub options: Options,
+    /// How the sender answers loss.
+    pub transport: Transport,
     /// The seed of every source of chance.
     pub seed: Seed,
     /// Costs and load.
@@ -61,6 +83,8 @@ pub struct Detail {
     /// From the hardware error to the fatal event, and to the chip's sends being off. From the stall's end if it struck
     /// in the stall: the only core does something else until then.
     pub fatal_after: Option<(Duration, Duration)>,
+    /// Whether a sender that repeats has given up.
+    pub gave_up: bool,
     /// Whether the hardware error struck in the stall.
     pub fault_in_stall: bool,
     /// The run's fingerprint.
@@ -77,7 +101,7 @@ pub enum StormError {
     Options(String),
     /// Bring-up failed, which in simulation is a fault of ours.
     BringUp(String),
-    /// The system does not tell what threads have used of a processor.
+    /// The system has no memory, or does not tell what threads have used of a processor.
     System(std::io::Error),
 }
 
@@ -110,7 +134,7 @@ impl fmt::Display for StormError {
             Self::BringUp(why) => write!(f, "bring-up of the simulated cards failed: {why}"),
             Self::System(error) => write!(
                 f,
-                "the processor time of threads cannot be read from /proc/self/task, which a run on threads needs: {error}"
+                "the system gives no memory, or no processor time of threads in /proc/self/task, which a run on threads needs: {error}"
             ),
         }
     }
@@ -148,6 +172,7 @@ pub fn run_in_detail(case: &Case) -> Result<Detail, StormError> {
     while turn(&mut node, &machine, end) {}
     let after = Snapshot::take(&machine);
     let machine = machine.into_inner();
+    let gave_up = machine.is_broken();
     let fault_in_stall = machine.fault_at().is_some_and(|at| machine.is_in_stall(at));
     let served_from = if fault_in_stall { machine.stalled_until() } else { machine.fault_at() };
     let fatal_after = served_from.map(|at| {
@@ -169,6 +194,7 @@ pub fn run_in_detail(case: &Case) -> Result<Detail, StormError> {
         turns: (turns.turns, turns.turn_reads),
         contexts,
         fatal_after,
+        gave_up,
         fault_in_stall,
         trace,
     })

@@ -13,7 +13,7 @@ use qhca_sim::vtime::{Order, Seed};
 use super::costs::Costs;
 use super::kinds::Storm;
 use super::report::{Measured, Report, Row};
-use super::run::{Case, StormError, run};
+use super::run::{Case, StormError, Transport, run};
 use crate::params::Parameters;
 
 /// Payload of every packet of the storm, bytes: the published case's MTU.
@@ -30,6 +30,8 @@ pub struct Study {
     pub orders: Vec<Order>,
     /// The driver's options.
     pub options: Options,
+    /// How the sender answers loss.
+    pub transport: Transport,
     /// How the options were given, for the report.
     pub options_text: String,
     /// The seed of every source of chance.
@@ -67,7 +69,7 @@ impl Study {
             calibration: self.parameters.calibration().into(),
             seed: self.seed.0,
             options: self.options_text.clone(),
-            transport: "raw",
+            transport: self.transport.name(),
             rows,
         })
     }
@@ -101,8 +103,17 @@ impl Study {
 
     /// One run of this study.
     pub(super) fn case(&self, policy: Policy, storm: Storm, order: Order, costs: &Costs) -> Case {
-        let options = self.options.clone();
-        Case { policy, storm, order, options, seed: self.seed, costs: *costs, hardware_fault: None }
+        let (options, transport) = (self.options.clone(), self.transport);
+        Case {
+            policy,
+            storm,
+            order,
+            options,
+            transport,
+            seed: self.seed,
+            costs: *costs,
+            hardware_fault: None,
+        }
     }
 }
 

@@ -12,6 +12,38 @@
 //! A check cannot wrap: the distance from the region's start is taken first, and the length is held against what is
 //! left from there.
 //!
+//! Nobody can hold a reference to bytes that a peer may write, and nothing of a packet outlives the call that hands it
+//! out. Neither compiles:
+//!
+//! ```compile_fail,E0624
+//! # use qhca_driver::dma::DmaMemory;
+//! fn as_bytes(memory: &DmaMemory) -> &mut [u8] {
+//!     memory.words()
+//! }
+//! ```
+//!
+//! ```compile_fail,E0521
+//! # use qhca_driver::{dma::DmaSlice, rx::Arrival};
+//! # use qhca_verbs::Arrivals;
+//! fn keep<'a>(receiver: &mut impl Arrivals, kept: &mut Vec<DmaSlice<'a>>) {
+//!     receiver.drain(16, |arrival| {
+//!         if let Arrival::Packet(packet) = arrival {
+//!             kept.push(packet.payload);
+//!         }
+//!     });
+//! }
+//! ```
+//!
+//! An engine's owner may change, but it has one at a time:
+//!
+//! ```compile_fail,E0277
+//! # use qhca_driver::{env::Backend, runtime::Receiver};
+//! fn share<B: Backend>(receiver: &Receiver<B>) {
+//!     fn wants_sync<T: Sync>(_: &T) {}
+//!     wants_sync(receiver);
+//! }
+//! ```
+//!
 //! It does not map the memory for the chip: payloads pass through the processor on this hardware.
 
 mod table;

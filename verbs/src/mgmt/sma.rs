@@ -174,6 +174,11 @@ impl SubnetAgent {
         Self { identity, port, wishes: Vec::new(), dropped: 0 }
     }
 
+    /// The GUID of the port.
+    pub fn port_guid(&self) -> u64 {
+        self.identity.port_guid
+    }
+
     /// The queue pair that its MADs come to.
     pub const QP: QpNumber = QpNumber::SUBNET_MANAGEMENT;
 

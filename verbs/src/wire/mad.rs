@@ -200,6 +200,11 @@ impl Mad {
         self.u64(8)
     }
 
+    /// Sets the transaction.
+    pub fn set_transaction(&mut self, transaction: u64) {
+        self.set_u64(8, transaction);
+    }
+
     /// The attribute.
     pub fn attribute(&self) -> u16 {
         self.u16(16)
