@@ -53,6 +53,8 @@ pub(in super::super) struct Card {
     pub(in super::super) line_masked: bool,
     /// It is held by somebody.
     held: bool,
+    /// Memory access was switched on by whoever holds it.
+    memory_wanted: bool,
 }
 
 impl Card {
@@ -84,12 +86,13 @@ impl Card {
             notices: [None, None],
             line_masked: false,
             held: false,
+            memory_wanted: false,
         }
     }
 
     /// Somebody takes the card: it is awake, and reaches no memory.
     pub(super) fn taken(&mut self) {
-        self.held = true;
+        (self.held, self.memory_wanted) = (true, false);
         self.config[4] = 0;
     }
 
@@ -140,10 +143,13 @@ impl Card {
         let Some(at) = offset.checked_sub(CONFIG).filter(|at| *at < 256) else { return errno(libc::EINVAL) };
         match (at as usize, bytes) {
             (4, [low, high]) => {
-                // To a function that had lost memory access the kernel writes its BARs again.
-                if *low & MEMORY != 0 && self.config[4] & MEMORY == 0 {
+                // What was switched on, is off in the function, and is switched on again, has lost its BARs: the kernel
+                // writes them. To a function that was off before it does not.
+                let on = *low & MEMORY != 0;
+                if on && self.memory_wanted && self.config[4] & MEMORY == 0 {
                     self.has_place = true;
                 }
+                self.memory_wanted = on;
                 self.config[4..6].copy_from_slice(&[*low, *high]);
             }
             (at, [low, _]) if at == POWER + 4 => self.config[at] = self.config[at] & !3 | low & 3,
