@@ -270,7 +270,15 @@ impl Target {
 }
 
 fn not_opened(name: &str, error: &OpenError) -> Failure {
-    if let Some(holder) = name.parse().ok().and_then(|spec: Spec| place::holder_of(&place::name_of(&spec))) {
+    // What is wrong with a card is told as it is: only one that is in use has a holder to name, who is not ourselves.
+    let is_in_use = match error {
+        OpenError::Vfio { source, .. } => matches!(source, VfioError::Busy { .. }),
+        OpenError::VfioUser { .. } | OpenError::System { .. } => true,
+        _ => false,
+    };
+    let held_by = |spec: Spec| place::holder_of(&place::name_of(&spec));
+    let holder = name.parse().ok().filter(|_| is_in_use).and_then(held_by);
+    if let Some(holder) = holder.filter(|holder| holder.pid != std::process::id()) {
         return Failure::new(Status::Missing, format!("-d {name}: it is held by {holder}"))
             .remedy("info, counters, regs and events ask that process; end it for anything else");
     }
