@@ -7,7 +7,7 @@ use common::{Run, command, differs, root};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -217,6 +217,27 @@ fn sigterm_and_sigint_end_it_in_order() {
     }
 }
 
+/// What a unit of `Type=notify` waits for.
+#[test]
+fn service_manager_is_told_when_the_device_is_up_and_when_it_goes() {
+    let mut place = Place::new("notify");
+    std::fs::create_dir_all(&place.folder).expect("a folder");
+    let heard = UnixDatagram::bind(place.folder.join("notify")).expect("a socket");
+    heard.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
+    let mut child =
+        place.command(&["up"]).env("NOTIFY_SOCKET", place.folder.join("notify")).spawn().expect("it starts");
+    let out = BufReader::new(child.stdout.take().expect("a pipe"));
+    place.held = Some((child, out));
+    let mut hear = || {
+        let mut room = [0; 64];
+        let len = heard.recv(&mut room).expect("it says something");
+        String::from_utf8_lossy(&room[..len]).into_owned()
+    };
+    assert_eq!(hear(), "READY=1");
+    assert_eq!(place.end("-TERM"), Some(0));
+    assert_eq!(hear(), "STOPPING=1");
+}
+
 #[test]
 fn socket_is_the_users_alone_unless_a_group_is_named() {
     let mode = |place: &Place| {
@@ -321,6 +342,12 @@ fn device_that_is_none_or_options_that_are_wrong_are_refused_before_anything_is_
     assert!(!place.folder.exists() || place.files().is_empty());
 }
 
+fn promised_report() -> Value {
+    let document = std::fs::read_to_string(root().join("docs/json.md")).expect("docs/json.md is there");
+    let (_, after) = document.split_once("\n```json report\n").expect("a block");
+    serde_json::from_str(after.split_once("\n```").expect("a block is closed").0).expect("JSON")
+}
+
 /// The files of an archive, by the system's own program.
 fn unpacked(archive: &std::path::Path, name: &str) -> String {
     let output = Command::new("tar").arg("-xzOf").arg(archive).arg(format!("qhca-report/{name}")).output();
@@ -336,6 +363,7 @@ fn report_holds_what_the_commands_say_and_no_guid_if_so_wished() {
         let mut args = vec!["report", "-d", "up:sim", "-o", &path];
         args.extend(masked.then_some("--mask-guids"));
         let told = place.json(&args);
+        assert_eq!(differs(&promised_report(), &told, ""), None);
         assert!(told["parts"].as_array().expect("parts").len() >= 9, "{told}");
         let info = unpacked(&archive, "info.json");
         assert_eq!(info.contains("0x0011750000700001"), !masked, "{info}");

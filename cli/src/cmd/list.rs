@@ -3,8 +3,11 @@
 //! Only the kernel's files are read; no card is opened or woken. What board a card is stands in the chip, so it is told
 //! for a card that a running `qhca up` holds, and not for others.
 
+use crate::cmd::ibstat::Ca;
 use crate::fail::{Failure, Status};
 use crate::ui::Ui;
+use crate::up::client;
+use crate::up::question::Question;
 use qhca_host::{Bdf, Card, Fact, Holder, Link, Member, Reader, RealHost, cards, holders, is_kept, modules};
 use serde::Serialize;
 use std::fmt::Write;
@@ -49,6 +52,7 @@ struct CardView {
     bdf: String,
     name: String,
     chip: &'static str,
+    board: Option<String>,
     driver: Option<String>,
     driver_override: Option<String>,
     unused: Vec<&'static str>,
@@ -94,7 +98,10 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
     let cards = cards(reader).map_err(|unread| {
         Failure::new(Status::Missing, unread).remedy("see that /sys is mounted: `mount -t sysfs sysfs /sys`")
     })?;
-    let views: Vec<CardView> = cards.iter().enumerate().map(|(n, card)| view(reader, n, card)).collect();
+    // A copy of another machine's files names cards that processes of this one do not hold.
+    let boards = args.root.root.as_os_str() == "/";
+    let views: Vec<CardView> =
+        cards.iter().enumerate().map(|(n, card)| view(reader, n, card, boards)).collect();
     match ui.json {
         true => ui.json(&views)?,
         false => ui.text(&text(&views))?,
@@ -102,7 +109,13 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-fn view(reader: Reader<'_>, n: usize, card: &Card) -> CardView {
+/// What board a held card is, as its holder says; nobody else knows without opening it.
+fn board(bdf: &str) -> Option<String> {
+    let ca: Ca = client::holder_for(bdf).ok()??.ask(&Question::Info).ok()?;
+    Some(ca.ca_type)
+}
+
+fn view(reader: Reader<'_>, n: usize, card: &Card, boards: bool) -> CardView {
     let group = card.group.as_ref().ok().and_then(Option::as_ref);
     let driver = card.driver.clone().unwrap_or(None);
     let available = DRIVERS.into_iter().filter(|name| driver.as_deref() != Some(name));
@@ -110,6 +123,7 @@ fn view(reader: Reader<'_>, n: usize, card: &Card) -> CardView {
         bdf: card.bdf.to_string(),
         name: format!("qib{n}"),
         chip: CHIP_NAME,
+        board: boards.then(|| board(&card.bdf.to_string())).flatten(),
         driver_override: card.driver_override.clone().unwrap_or(None),
         unused: available.filter(|name| modules::is_available(reader, name)).collect(),
         persistent: is_kept(reader, card.bdf),
@@ -219,6 +233,9 @@ fn write_card(text: &mut String, card: &CardView) {
         number(card.numa_node)
     );
     let _ = write!(text, " group={} link={}", number(card.iommu_group), link_text(&card.link));
+    if let Some(board) = &card.board {
+        let _ = write!(text, " board={board}");
+    }
     let driver = card.driver.as_deref().unwrap_or("");
     let _ = write!(text, " drv={driver} unused={}", card.unused.join(","));
     if card.persistent {
