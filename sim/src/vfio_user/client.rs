@@ -128,6 +128,11 @@ impl ClientHost {
         }
     }
 
+    /// Whether the device wants an interrupt by the line.
+    pub(super) fn wants_line(&self) -> bool {
+        self.intx_asserted
+    }
+
     /// Masks or unmasks vectors. The legacy line, if still asserted, fires again when it is unmasked.
     pub(super) fn set_masked(&mut self, msix: bool, start: usize, selected: &[bool], masked: bool) {
         let again = !msix && !masked && self.intx_asserted;

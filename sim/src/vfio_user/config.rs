@@ -16,6 +16,8 @@ const LEN_BYTES: usize = 4096;
 
 const COMMAND: usize = 0x04;
 const STATUS: usize = 0x06;
+/// Status register, low byte: the line is wanted.
+const INTERRUPT_STATUS: u8 = 1 << 3;
 const BAR0: usize = 0x10;
 const INTERRUPT_LINE: usize = 0x3C;
 const PM: usize = 0x40;
@@ -133,6 +135,13 @@ impl ConfigSpace {
         u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
     }
 
+    /// Shows in the status register whether the function wants an interrupt by the line, masked or not. A kernel that
+    /// masks the line in the command register looks there first whether it was this function.
+    pub fn set_interrupt_status(&mut self, pending: bool) {
+        self.bytes[STATUS] =
+            self.bytes[STATUS] & !INTERRUPT_STATUS | if pending { INTERRUPT_STATUS } else { 0 };
+    }
+
     /// Whether the function may reach memory of its own accord.
     pub fn bus_master(&self) -> bool {
         self.word(COMMAND) & 4 != 0
@@ -215,6 +224,18 @@ mod tests {
             let fixed = !space.writable[at] & !space.clears[at];
             assert_eq!(space.bytes[at] & fixed, before & fixed, "byte {at:#x}");
         }
+    }
+
+    #[test]
+    fn status_shows_the_line_and_nobody_writes_it() {
+        let mut space = space(true);
+        let before = space.word(STATUS);
+        space.set_interrupt_status(true);
+        assert_eq!(space.word(STATUS), before | 8);
+        space.write(STATUS, &[0xFF, 0xFF]);
+        assert_eq!(space.word(STATUS), before | 8);
+        space.set_interrupt_status(false);
+        assert_eq!(space.word(STATUS), before);
     }
 
     #[test]

@@ -315,7 +315,10 @@ impl Session {
         let mut data = vec![0; at.len_bytes as usize];
         if at.region == region::CONFIG {
             match self.answers(stage) {
-                true => self.config.read(at.offset as usize, &mut data),
+                true => {
+                    self.config.set_interrupt_status(stage.world.host(self.node).wants_line());
+                    self.config.read(at.offset as usize, &mut data);
+                }
                 false => data.fill(0xFF),
             }
             return Ok(data);
