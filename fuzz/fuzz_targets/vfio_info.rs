@@ -10,7 +10,8 @@
 use libfuzzer_sys::fuzz_target;
 use qhca_driver::env::IOVA_LIMIT;
 use qhca_driver::vfio::{
-    CONFIG_LEN_BYTES, ConfigHead, DeviceInfo, IommuInfo, IovaRange, IovaSpace, IrqInfo, RegionInfo, window_areas,
+    CONFIG_LEN_BYTES, ConfigHead, DeviceInfo, IommuInfo, IovaRange, IovaSpace, IrqInfo, RegionInfo,
+    window_areas,
 };
 use qhca_fuzz::Bytes;
 
@@ -48,7 +49,10 @@ fn check_region(mut bytes: Bytes<'_>) {
             assert!(area.end <= start || start + len <= area.start, "{area:?} holds the table");
         }
         let mapped: u32 = areas.iter().map(|area| area.end - area.start).sum();
-        assert!(mapped < WINDOW && mapped + len + 2 * page >= WINDOW, "no more is left out than the table's pages");
+        assert!(
+            mapped < WINDOW && mapped + len + 2 * page >= WINDOW,
+            "no more is left out than the table's pages"
+        );
     }
 }
 
@@ -97,7 +101,8 @@ fn check_irqs(mut bytes: Bytes<'_>) {
         assert!(info.eventfd || usable == 0);
     }
     if let Some(info) = DeviceInfo::parse(answer) {
-        let [regions, irqs] = [8, 12].map(|at| u32::from_ne_bytes(answer[at..at + 4].try_into().expect("four")));
+        let [regions, irqs] =
+            [8, 12].map(|at| u32::from_ne_bytes(answer[at..at + 4].try_into().expect("four")));
         assert_eq!((info.regions, info.irqs), (regions, irqs));
     }
 }
@@ -109,7 +114,9 @@ fn check_head(mut bytes: Bytes<'_>) {
             assert!(read.power_state < 4);
             assert!(read.power.is_none_or(|at| at >= 0x40) && read.pcie.is_none_or(|at| at >= 0x40));
             if let Some(table) = read.msix {
-                assert!((1..=2048).contains(&table.entries) && table.offset.is_multiple_of(8) && table.bar < 8);
+                assert!(
+                    (1..=2048).contains(&table.entries) && table.offset.is_multiple_of(8) && table.bar < 8
+                );
             }
         }
         None => assert_eq!(head[..4], [0xFF; 4]),
