@@ -228,7 +228,7 @@ fn service_manager_is_told_when_the_device_is_up_and_when_it_goes() {
         place.command(&["up"]).env("NOTIFY_SOCKET", place.folder.join("notify")).spawn().expect("it starts");
     let out = BufReader::new(child.stdout.take().expect("a pipe"));
     place.held = Some((child, out));
-    let mut hear = || {
+    let hear = || {
         let mut room = [0; 64];
         let len = heard.recv(&mut room).expect("it says something");
         String::from_utf8_lossy(&room[..len]).into_owned()
