@@ -4,7 +4,7 @@ use qhca_driver::sys::{EventFd, shared_memory_file};
 use qhca_regs::map::device;
 use qhca_regs::{BAR_LEN_BYTES, Duration};
 use qhca_sim::chip::Config;
-use qhca_sim::vfio_user::{Alone, ConfigOptions, Options, Server};
+use qhca_sim::vfio_user::{Alone, ConfigOptions, Options, Server, Stop};
 use qhca_vfu::{
     Capabilities, Command, DmaMap, DmaUnmap, HEADER_LEN_BYTES, Header, IrqAction, IrqData, Kind,
     RegionAccess, Request, SetIrqs, Version, irq, region,
@@ -14,6 +14,8 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
 
 const EINVAL: u32 = 22;
 const EEXIST: u32 = 17;
@@ -423,6 +425,12 @@ fn interrupt_ranges_that_cannot_be_are_refused() {
         let eventfd = client.ask(&Request::SetIrqs(set(index, start, count, IrqData::Eventfd)), &[]);
         assert_eq!(eventfd, Err(EINVAL), "{index}: {count} from {start} by eventfd");
     }
+    // B149: each kind can be switched off, had or not.
+    for index in [irq::INTX, irq::MSI, irq::MSIX, irq::ERR, irq::REQ] {
+        client
+            .ask(&Request::SetIrqs(SetIrqs::disable(index)), &[])
+            .unwrap_or_else(|e| panic!("{index}: {e}"));
+    }
     let many = set(irq::MSIX, 0, 2048, IrqData::Bool(&ones));
     assert_eq!(client.ask(&Request::SetIrqs(many), &[]), Err(EINVAL));
     client.assert_alive();
@@ -501,23 +509,28 @@ fn memory_that_cannot_be_written_after_all_costs_its_client_only() {
     client.assert_alive();
 }
 
+/// A server with a card behind each of `paths`, on a thread of its own, which tells whether it ended well.
+fn serve(paths: &[PathBuf]) -> (Stop, JoinHandle<bool>) {
+    let (tell, told) = std::sync::mpsc::channel();
+    let paths = paths.to_vec();
+    let thread = std::thread::spawn(move || {
+        let mut server = Server::new(1, false).expect("a server");
+        for path in &paths {
+            server.add(path, Config::default(), Options::default()).expect("a socket");
+        }
+        tell.send(server.stopper()).expect("the test waits");
+        server.run().is_ok()
+    });
+    (told.recv().expect("the server is up"), thread)
+}
+
 /// The event loop itself: one client sends rubbish, one vanishes in the middle of a message, one goes on.
 #[test]
 fn other_clients_go_on_when_one_is_hostile_and_one_vanishes() {
     let dir = std::env::temp_dir().join(format!("qhca-hostile-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a directory");
     let paths = [dir.join("a"), dir.join("b")];
-    let (tell, told) = std::sync::mpsc::channel();
-    let served = paths.clone();
-    let server = std::thread::spawn(move || {
-        let mut server = Server::new(1, false).expect("a server");
-        for path in &served {
-            server.add(path, Config::default(), Options::default()).expect("a socket");
-        }
-        tell.send(server.stopper()).expect("the test waits");
-        server.run()
-    });
-    let stop = told.recv().expect("the server is up");
+    let (stop, server) = serve(&paths);
     let good = qhca_driver::vfio_user::VfioUserDevice::open(&paths[0]).expect("a device");
     use qhca_driver::env::Backend;
     use qhca_regs::Bar;
@@ -550,7 +563,64 @@ fn other_clients_go_on_when_one_is_hostile_and_one_vanishes() {
     assert_eq!(good.lost_writes(), 0);
     drop(good);
     stop.stop();
-    server.join().expect("the server does not panic").expect("it ends as it was told");
+    assert!(server.join().expect("the server does not panic"), "it ends as it was told");
+    std::fs::remove_dir_all(&dir).expect("removed");
+}
+
+/// B146: whatever its predecessor left and wherever it vanished, a client finds the chip as after a reset, no range mapped,
+/// and no interrupt connected.
+#[test]
+fn client_that_comes_after_another_finds_nothing_of_it() {
+    let dir = std::env::temp_dir().join(format!("qhca-after-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let path = dir.join("card");
+    let (stop, server) = serve(std::slice::from_ref(&path));
+    let at = |offset: u32| RegionAccess { offset: offset.into(), region: region::BAR0, len_bytes: 8 };
+    let scratch = at(device::SCRATCH.offset());
+    let mut events: Vec<EventFd> = Vec::new();
+    for round in 0..12_usize {
+        let mut socket = UnixStream::connect(&path).expect("the socket is free again");
+        socket.set_read_timeout(Some(std::time::Duration::from_secs(5))).expect("a timeout");
+        let mut ask = |request: &Request<'_>, fds: &[BorrowedFd<'_>]| {
+            let mut message = Vec::new();
+            request.encode(7, false, &mut message);
+            let sent = qhca_driver::sys::send_with_fds(socket.as_fd(), &message, fds).expect("sent");
+            assert_eq!(sent, message.len());
+            let mut head = [0; HEADER_LEN_BYTES];
+            socket.read_exact(&mut head).expect("an answer");
+            let size = Header::parse(&head).expect("a header").size_bytes as usize;
+            let mut rest = vec![0; size - HEADER_LEN_BYTES];
+            socket.read_exact(&mut rest).expect("the rest of it");
+            answer(&[&head[..], &rest].concat())
+        };
+        ask(&Request::Version(Version::ours(Capabilities::default())), &[]).expect("a version");
+        let seen = ask(&Request::RegionRead(scratch), &[]).expect("a register");
+        assert_eq!(seen[16..], [0; 8], "round {round}: the scratch register of the last client");
+        let memory = shared_memory_file(0x1000).expect("memory");
+        let map = DmaMap { readable: true, writable: true, offset: 0, address: 0x1000, len_bytes: 0x1000 };
+        ask(&Request::DmaMap(map), &[memory.as_fd()]).expect("a range that the last client had is free");
+        ask(&Request::RegionWrite(scratch, &[0xA5; 8]), &[]).expect("written");
+        let mine = EventFd::new().expect("an eventfd");
+        let set = SetIrqs {
+            index: irq::MSIX,
+            start: round as u32 % 4,
+            count: 1,
+            action: IrqAction::Trigger,
+            data: IrqData::Eventfd,
+        };
+        ask(&Request::SetIrqs(set), &[mine.as_fd()]).expect("connected");
+        let fire = SetIrqs { start: 0, count: 4, data: IrqData::None, ..set };
+        ask(&Request::SetIrqs(fire), &[]).expect("fired");
+        assert_eq!(mine.drain(), 1);
+        assert!(events.iter().all(|event| event.drain() == 0), "round {round}: another client's interrupt");
+        events.push(mine);
+        // Gone at any place of the next message.
+        let mut last = Vec::new();
+        Request::RegionWrite(scratch, &[0x5A; 8]).encode(9, true, &mut last);
+        socket.write_all(&last[..last.len() * round / 12]).expect("sent");
+    }
+    stop.stop();
+    assert!(server.join().expect("the server does not panic"), "it ends as it was told");
     std::fs::remove_dir_all(&dir).expect("removed");
 }
 

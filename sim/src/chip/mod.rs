@@ -50,6 +50,8 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod twsi;
+#[cfg(test)]
+mod walk_tests;
 pub mod wrong;
 #[cfg(test)]
 mod wrong_tests;

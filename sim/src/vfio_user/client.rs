@@ -254,6 +254,21 @@ mod tests {
         assert_eq!(heard.drain(), 1);
     }
 
+    /// B151: however often it was raised, it is delivered once; what was not raised is not delivered.
+    #[test]
+    fn a_masked_vector_delivers_once_what_was_raised_and_nothing_that_was_not() {
+        for raised in [0, 1, 5] {
+            let mut host = ClientHost::new(4);
+            let heard = event(&mut host, 1);
+            host.set_masked(true, 1, &[true], true);
+            (0..raised).for_each(|_| host.msix(Vector::new(1).expect("a vector")));
+            host.set_masked(true, 1, &[true], false);
+            assert_eq!(heard.drain(), u64::from(raised > 0), "raised {raised} times");
+            host.set_masked(true, 1, &[true], false);
+            assert_eq!(heard.drain(), 0, "delivered twice");
+        }
+    }
+
     #[test]
     fn the_level_line_fires_again_when_unmasked_while_it_is_still_up() {
         let mut host = ClientHost::new(1);

@@ -227,6 +227,7 @@ impl ClientMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use qhca_driver::sys::shared_memory_file;
 
     struct NoRemote;
@@ -295,5 +296,38 @@ mod tests {
         let posted = memory.take_posted();
         assert_eq!(posted, [(0x1000, vec![1]), (0x1008, vec![2, 0, 0, 0, 0, 0, 0, 0])]);
         assert!(memory.read(0x1000, &mut [0; 4], &mut NoRemote).is_err());
+    }
+
+    /// What a client does to its table: a range, taken away or given.
+    fn steps() -> impl Strategy<Value = Vec<(bool, u64, u64)>> {
+        prop::collection::vec((any::<bool>(), 0..60u64, 1..9u64), 1..60)
+    }
+
+    proptest! {
+        /// B147: any list of maps and unmaps, whole, overlapping, partial, leaves the table that a list of bytes leaves.
+        #[test]
+        fn any_maps_and_unmaps_leave_what_a_list_of_bytes_leaves(steps in steps()) {
+            let mut memory = ClientMemory::default();
+            // Which range each of 70 bytes belongs to, by the number of its step.
+            let mut bytes = [None; 70];
+            for (n, (is_map, start, len)) in steps.into_iter().enumerate() {
+                let span = start as usize..(start + len) as usize;
+                if is_map {
+                    let is_free = bytes[span.clone()].iter().all(Option::is_none);
+                    let mapped = memory.map(&range(start, len), None);
+                    prop_assert_eq!(mapped, if is_free { Ok(()) } else { Err(MapRefusal::Overlap) });
+                    if is_free {
+                        bytes[span].fill(Some(n));
+                    }
+                } else {
+                    let gone: Vec<Option<usize>> = bytes[span].to_vec();
+                    memory.unmap(&DmaUnmap { flags: 0, address: start, len_bytes: len });
+                    bytes.iter_mut().filter(|owner| gone.contains(owner)).for_each(|owner| *owner = None);
+                }
+                for (at, owner) in bytes.iter().enumerate() {
+                    prop_assert_eq!(memory.write(at as u64, &[0]).is_ok(), owner.is_some(), "byte {}", at);
+                }
+            }
+        }
     }
 }

@@ -30,6 +30,9 @@ const TURN_MESSAGES: usize = 64;
 /// Questions that are looked for one after another before others have their turn.
 const LINGER_MESSAGES: usize = 16;
 
+/// Turns of a client in which its leaving is found out, if it has left, behind what it sent before.
+const LEAVING_TURNS: usize = 8;
+
 /// Longest sleep. TIMEOUT: only a bound for the loop; everything that matters wakes it.
 const SLEEP_MAX_MS: i32 = 60_000;
 
@@ -303,6 +306,12 @@ impl Server {
                 return;
             }
         };
+        // Whoever comes may be told of before the last one's leaving is.
+        for _ in 0..LEAVING_TURNS {
+            if self.slots[slot].session.is_some() {
+                self.serve(slot);
+            }
+        }
         if self.slots[slot].session.is_some() {
             log::warn!(
                 "{}: a second client was turned away: one device, one client",
