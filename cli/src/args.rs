@@ -145,6 +145,8 @@ pub(crate) enum Command {
     SendLat(cmd::perf::Args),
     /// Atomics: latency
     AtomicLat(cmd::perf::Args),
+    /// Requests and acknowledges on many connections at once, as rds-stress shows them
+    Stress(cmd::stress::Args),
     /// Show a port's counters, as perfquery does
     Perfquery(cmd::fabric::perfquery::Args),
     /// Show what a port's subnet agent says, as smpquery does

@@ -84,3 +84,34 @@ fn ping_pongs_exchange_and_check_messages_in_this_process() {
     assert_eq!(json_of(&["ud-pingpong", "-n", "10"])["bytes"], 1024);
     assert_eq!(qhca(&["ud-pingpong", "-s", "5000"]).code, 2);
 }
+
+#[test]
+fn stress_prints_a_line_a_second_and_the_average_and_checks_what_it_sends() {
+    let stdout = stdout_of(&["stress", "-T", "2", "-t", "3", "-d", "4", "-q", "5000", "-a", "100"]);
+    assert!(
+        stdout.contains("tsks   tx/s   rx/s  tx+rx K/s    mbi K/s    mbo K/s tx us/c   rtt us cpu %"),
+        "{stdout}"
+    );
+    let rows: Vec<Vec<&str>> = stdout
+        .lines()
+        .filter(|line| line.trim_start().starts_with("3 "))
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(rows.len(), 3, "{stdout}");
+    assert_eq!(rows[2][9], "(average)");
+    for row in &rows {
+        let figures: Vec<f64> = row[1..4].iter().map(|text| text.parse().expect("a figure")).collect();
+        assert!(figures.iter().all(|figure| *figure > 0.0), "{row:?}");
+    }
+    assert!(stdout.contains("RTT histogram"), "{stdout}");
+    let one_way = json_of(&["stress", "-T", "1", "-o"]);
+    assert_eq!(one_way["average"]["rx_per_s"], 0.0, "{one_way}");
+    assert!(one_way["average"]["tx_per_s"].as_f64().expect("a figure") > 0.0, "{one_way}");
+    for (args, word) in
+        [(&["stress", "-q", "17M"][..], "16M"), (&["stress", "-t", "1024", "-d", "1024"], "32 MiB")]
+    {
+        let run = qhca(args);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}: {}", run.stderr);
+        assert!(run.stderr.contains(word), "{}", run.stderr);
+    }
+}

@@ -28,6 +28,7 @@ pub(crate) mod report;
 pub(crate) mod selftest;
 pub(crate) mod sim;
 pub(crate) mod storm;
+pub(crate) mod stress;
 pub(crate) mod up;
 
 /// Runs the command that was typed.
@@ -64,6 +65,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> Result<Status, Failure> {
         Command::RcPingpong(args) => pingpong::run(Service::Rc, args, ui),
         Command::UcPingpong(args) => pingpong::run(Service::Uc, args, ui),
         Command::UdPingpong(args) => pingpong::run(Service::Ud, args, ui),
+        Command::Stress(args) => stress::run(args, ui),
         Command::Completions(args) => completions::run(args, ui),
     }
 }

@@ -150,6 +150,12 @@ impl End {
         &self.setup
     }
 
+    /// Whether every message that can be under way has a slot of its own.
+    pub fn has_a_slot_for_each(&self) -> bool {
+        let most = self.setup.depth.max(self.setup.rx_depth).max(1);
+        self.name.slots >= most.saturating_mul(self.setup.qps.max(1))
+    }
+
     /// Lets the end look at its peer's memory, which is in the same process, to check it.
     pub fn look_at(&mut self, peer: &End) {
         self.peer_memory = Some(peer.memory.clone());

@@ -10,12 +10,14 @@
 
 mod bandwidth;
 mod end;
+mod exchange;
 mod figures;
 mod latency;
 mod run;
 
 pub use bandwidth::Streamer;
 pub use end::{End, EndName, EndSetup, QKEY};
+pub use exchange::{Exchange, Exchanged, RTT_STEPS, Stress};
 pub use figures::{Bandwidth, Latency, MEGABYTE};
 pub use latency::PingPong;
 pub use run::{Measured, Side, Worker, drive, iterations_within, measure_bandwidth, measure_latency};
