@@ -132,7 +132,7 @@ pub(super) fn remapping(reader: Reader<'_>) -> Finding {
     }
     bad.mend("switch interrupt remapping (x2APIC) on in the firmware's setup; in QEMU: intel-iommu,intremap=on").mend(
         "or, at the risk that the card can fake any interrupt: echo 'options vfio_iommu_type1 allow_unsafe_interrupts=1' \
-         > /etc/modprobe.d/unsafe-interrupts.conf, and load the module anew",
+         > /etc/modprobe.d/qhca-interrupts.conf, and load the module anew",
     )
 }
 
