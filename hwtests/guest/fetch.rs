@@ -10,13 +10,17 @@
 //! tools/        what runs in the guests, from trixie
 //! kernel-6.1/   the newest kernel of that series in Debian, unpacked
 //! kernel-6.12/
+//! kernel-6.18/
 //! ```
+//!
+//! Beside them lies the one kernel that is built here, not fetched: [`crate::kernel`].
 
 use crate::fail::Stop;
-use crate::process;
+use crate::kernel;
+use crate::process::{self, Process};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// TIMEOUT: a slow mirror gives 1 MB/s, and the largest package has 110 MB.
@@ -44,22 +48,29 @@ const TOOLS: [&str; 9] = [
     "xz-utils",
 ];
 
-/// A series of kernels that still carry `ib_qib`.
+/// A series of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Series {
     /// Debian 12.
     V6_1,
     /// Debian 13.
     V6_12,
+    /// Debian 13's backports; without `ib_qib`, as an owner of today has it.
+    V6_18,
+    /// The series of Debian 13, built here with iommufd and everything for VFIO inside.
+    Iommufd,
 }
 
 impl Series {
-    pub(crate) const ALL: [Self; 2] = [Self::V6_1, Self::V6_12];
+    /// Those that still carry `ib_qib`.
+    pub(crate) const WITH_IB_QIB: [Self; 2] = [Self::V6_1, Self::V6_12];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::V6_1 => "6.1",
             Self::V6_12 => "6.12",
+            Self::V6_18 => "6.18",
+            Self::Iommufd => "6.12-iommufd",
         }
     }
 
@@ -68,7 +79,13 @@ impl Series {
         let version = name.strip_prefix("linux-image-")?.strip_suffix("-amd64")?;
         let (series, rest) = match version.strip_prefix("6.1.0-") {
             Some(rest) => (Self::V6_1, rest.to_owned()),
-            None => (Self::V6_12, version.strip_prefix("6.12.")?.replacen("+deb13", "", 1)),
+            None => {
+                let of = [Self::V6_12, Self::V6_18]
+                    .into_iter()
+                    .find(|series| version.starts_with(&format!("{}.", series.name())))?;
+                let rest = version.strip_prefix(of.name())?.strip_prefix('.')?;
+                (of, rest.replacen("+deb13", "", 1))
+            }
         };
         let numbers = rest.split('.').map(|part| part.parse().ok()).collect::<Option<Vec<u32>>>()?;
         Some((series, numbers))
@@ -87,17 +104,8 @@ impl Parts {
         if Tree::ALL.iter().all(|tree| parts.has(*tree)) {
             return Ok(parts);
         }
-        for program in ["apt-get", "apt-cache", "dpkg-deb"] {
-            if !process::on_path(program) {
-                return Err(Stop::missing(format!("no {program}"), "run on Debian or Ubuntu"));
-            }
-        }
-        if !Path::new(KEYRING).is_file() {
-            return Err(Stop::missing(KEYRING, "apt-get install debian-archive-keyring"));
-        }
-        parts.configure_apt()?;
         say("reading Debian's lists of packages");
-        parts.apt("apt-get", &["update", "-qq"])?;
+        parts.prepare_apt()?;
         for tree in Tree::ALL.into_iter().filter(|tree| !parts.has(*tree)) {
             say(&format!("fetching {}", tree.name()));
             parts.fetch_tree(tree)?;
@@ -131,20 +139,38 @@ impl Parts {
         Ok(output.stdout)
     }
 
+    /// Unpacks what xz compressed, into a pipe.
+    pub(crate) fn unxz_to_pipe(&self, file: &Path) -> Result<Process, Stop> {
+        let mut xz = self.program("tools", "usr/bin/xz");
+        Process::start(xz.arg("-dc").arg(file).stdin(Stdio::null()).stdout(Stdio::piped()), REMEDY)
+    }
+
+    /// The folder that everything lies in.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Downloads one package, without what it depends on.
+    pub(crate) fn download(&self, package: &str) -> Result<PathBuf, Stop> {
+        self.prepare_apt()?;
+        let debs = self.root.join("apt").join(format!("{package}-debs"));
+        make_folder(&debs)?;
+        self.apt_in(&debs, &["download", "-qq", package])?;
+        let newest = entries(&debs)?.into_iter().rfind(|name| name.ends_with(".deb"));
+        newest.map(|name| debs.join(name)).ok_or_else(|| Stop::missing(format!("no package {package}"), REMEDY))
+    }
+
     /// The folder of the guest's programs.
     pub(crate) fn tools(&self) -> PathBuf {
         self.root.join("tools")
     }
 
     /// The kernel of a series: its image and the folder of its modules.
-    pub(crate) fn kernel(&self, series: Series) -> Result<Kernel, Stop> {
-        let root = self.root.join(Tree::Kernel(series).name());
-        let boot = root.join("boot");
-        let found = entries(&boot)?.into_iter().find_map(|name| {
-            let release = name.strip_prefix("vmlinuz-")?.to_owned();
-            Some(Kernel { image: boot.join(&name), modules: modules_of(&root, &release), release })
-        });
-        found.ok_or_else(|| Stop::missing(format!("no kernel in {}", boot.display()), "empty the cache"))
+    pub(crate) fn kernel(&self, series: Series, say: &dyn Fn(&str)) -> Result<Kernel, Stop> {
+        match series {
+            Series::Iommufd => kernel::with_iommufd(self, say),
+            fetched => kernel_in(&self.root.join(Tree::Kernel(fetched).name())),
+        }
     }
 
     fn program(&self, tree: &str, path: &str) -> Command {
@@ -158,6 +184,20 @@ impl Parts {
 
     fn has(&self, tree: Tree) -> bool {
         self.root.join(tree.name()).is_dir()
+    }
+
+    /// Brings the lists of packages up to date.
+    fn prepare_apt(&self) -> Result<(), Stop> {
+        for program in ["apt-get", "apt-cache", "dpkg-deb"] {
+            if !process::on_path(program) {
+                return Err(Stop::missing(format!("no {program}"), "run on Debian or Ubuntu"));
+            }
+        }
+        if !Path::new(KEYRING).is_file() {
+            return Err(Stop::missing(KEYRING, "apt-get install debian-archive-keyring"));
+        }
+        self.configure_apt()?;
+        self.apt("apt-get", &["update", "-qq"]).map(drop)
     }
 
     fn configure_apt(&self) -> Result<(), Stop> {
@@ -232,9 +272,13 @@ Debug::NoLocking "1";
             let what = format!("Debian has no kernel {} any more", series.name());
             return Err(Stop::missing(what, "a snapshot.debian.org mirror in QHCA_GUEST_MIRROR has"));
         };
+        self.apt_in(debs, &["download", "-qq", package])
+    }
+
+    fn apt_in(&self, folder: &Path, arguments: &[&str]) -> Result<(), Stop> {
         let mut command = Command::new("apt-get");
-        command.env("APT_CONFIG", self.root.join("apt/apt.conf")).current_dir(debs);
-        process::must(command.args(["download", "-qq", package]), FETCH_LIMIT, REMEDY).map(drop)
+        command.env("APT_CONFIG", self.root.join("apt/apt.conf")).current_dir(folder);
+        process::must(command.args(arguments), FETCH_LIMIT, REMEDY).map(drop)
     }
 
     /// Unpacks beside the final place and moves there, so that a tree is whole or not there.
@@ -270,7 +314,13 @@ enum Tree {
 }
 
 impl Tree {
-    const ALL: [Self; 4] = [Self::Qemu, Self::Tools, Self::Kernel(Series::V6_1), Self::Kernel(Series::V6_12)];
+    const ALL: [Self; 5] = [
+        Self::Qemu,
+        Self::Tools,
+        Self::Kernel(Series::V6_1),
+        Self::Kernel(Series::V6_12),
+        Self::Kernel(Series::V6_18),
+    ];
 
     fn name(self) -> String {
         match self {
@@ -286,6 +336,16 @@ fn cache() -> Result<PathBuf, Stop> {
         .map_or_else(|| PathBuf::from("/var/cache/qhca-guest-suite"), PathBuf::from);
     make_folder(&folder)?;
     folder.canonicalize().map_err(|error| Stop::file(&folder, &error))
+}
+
+/// The kernel in the tree that lies in a folder.
+pub(crate) fn kernel_in(root: &Path) -> Result<Kernel, Stop> {
+    let boot = root.join("boot");
+    let found = entries(&boot)?.into_iter().find_map(|name| {
+        let release = name.strip_prefix("vmlinuz-")?.to_owned();
+        Some(Kernel { image: boot.join(&name), modules: modules_of(root, &release), release })
+    });
+    found.ok_or_else(|| Stop::missing(format!("no kernel in {}", boot.display()), "empty the cache"))
 }
 
 fn modules_of(root: &Path, release: &str) -> PathBuf {

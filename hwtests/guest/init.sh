@@ -27,6 +27,20 @@ load() {
     done
 }
 
+# cards: the PCI addresses of the cards.
+cards() {
+    for device in /sys/bus/pci/devices/*; do
+        [ "$(cat "$device/vendor" "$device/device" | tr '\n' ' ')" = "0x1077 0x7322 " ] && basename "$device"
+    done
+}
+
+# vfio: loads the modules of VFIO, where they are not in the kernel.
+vfio() {
+    for module in $(cat /modules/order-vfio); do
+        [ -d "/sys/module/$module" ] || insmod "/modules/$module.ko" || return 1
+    done
+}
+
 # within SECONDS COMMAND…: until the command succeeds.
 within() {
     until_s=$(($(date +%s) + $1))

@@ -1,8 +1,9 @@
-//! What the scenarios share: the fetched parts, an image a kernel, the built `qhca`, and folders for sockets and logs.
+//! What the scenarios share: the fetched parts, images, `qhca` for this machine and for guests, folders for sockets and
+//! logs.
 
 use crate::fail::Stop;
 use crate::fetch::{Kernel, Parts, Series, make_folder, write};
-use crate::image;
+use crate::image::{self, Purpose};
 use crate::machine::Guest;
 use crate::report::Report;
 use crate::server::Server;
@@ -15,14 +16,31 @@ use std::time::Duration;
 const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 /// Memory of a guest, MiB.
 const MEMORY_MIB: u32 = 512;
+/// What guests are.
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
 /// What a guest is to be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) series: Series,
+    pub(crate) purpose: Purpose,
     /// Which of the server's cards it gets.
-    pub(crate) card: usize,
+    pub(crate) cards: Vec<usize>,
     pub(crate) iommu: bool,
+    /// Files that its first file system has beside those of the image, as an archive; empty for none.
+    pub(crate) overlay: Vec<u8>,
+}
+
+impl Wanted {
+    /// A guest for the stock driver.
+    pub(crate) fn fabric(series: Series, card: usize) -> Self {
+        Self { series, purpose: Purpose::Fabric, cards: vec![card], iommu: false, overlay: Vec::new() }
+    }
+
+    /// A guest for our driver, behind an IOMMU.
+    pub(crate) fn owner(series: Series) -> Self {
+        Self { series, purpose: Purpose::Owner, cards: vec![0], iommu: true, overlay: Vec::new() }
+    }
 }
 
 /// Everything that scenarios work with.
@@ -32,6 +50,11 @@ pub(crate) struct Lab {
     qhca: PathBuf,
     sockets: PathBuf,
     logs: PathBuf,
+    /// Images that this run has built.
+    images: Vec<PathBuf>,
+    static_is_built: bool,
+    servers: u32,
+    guests: u32,
 }
 
 impl Lab {
@@ -46,7 +69,8 @@ impl Lab {
         make_folder(&logs)?;
         let sockets = std::env::temp_dir().join(format!("qhca-guest-{}", std::process::id()));
         make_folder(&sockets)?;
-        Ok(Self { report: std::mem::take(report), parts, qhca, sockets, logs })
+        let report = std::mem::take(report);
+        Ok(Self { report, parts, qhca, sockets, logs, images: Vec::new(), static_is_built: false, servers: 0, guests: 0 })
     }
 
     /// The folder of logs of a scenario.
@@ -61,27 +85,56 @@ impl Lab {
         &self.qhca
     }
 
-    /// Starts a server with `cards` cards.
-    pub(crate) fn serve(&self, cards: usize, arguments: &[&str], logs: &Path) -> Result<Server, Stop> {
-        Server::start(&self.qhca, cards, arguments, &self.sockets, logs)
+    /// Starts a server with `cards` cards, whose sockets are in a folder of their own.
+    pub(crate) fn serve(&mut self, cards: usize, arguments: &[&str], logs: &Path) -> Result<Server, Stop> {
+        self.servers += 1;
+        let sockets = self.sockets.join(self.servers.to_string());
+        make_folder(&sockets)?;
+        Server::start(&self.qhca, cards, arguments, &sockets, logs)
     }
 
     /// The image for a kernel, built if it is not there.
-    pub(crate) fn image(&mut self, series: Series) -> Result<(Kernel, PathBuf), Stop> {
-        let kernel = self.parts.kernel(series)?;
-        let path = self.logs.join(format!("initrd-{}", series.name()));
-        if !self.report.noted(&kernel_note(&kernel)) {
-            self.report.progress(&format!("building the image for kernel {}", kernel.release));
-            write(&path, &image::build(&self.parts, &kernel)?)?;
-            self.report.note(kernel_note(&kernel));
+    pub(crate) fn image(&mut self, series: Series, purpose: Purpose) -> Result<(Kernel, PathBuf), Stop> {
+        let kernel = self.parts.kernel(series, &|what| self.report.progress(what))?;
+        let path = self.logs.join(format!("initrd-{}{}", series.name(), purpose.suffix()));
+        if !self.images.contains(&path) {
+            let qhca = match purpose {
+                Purpose::Fabric => self.qhca.clone(),
+                Purpose::Owner | Purpose::Both => self.static_qhca()?,
+            };
+            self.report.progress(&format!("building {} for kernel {}", path.display(), kernel.release));
+            write(&path, &image::build(&self.parts, &kernel, purpose, &qhca)?)?;
+            self.report.note(format!("kernel: {}", kernel.release));
+            self.images.push(path.clone());
         }
         Ok((kernel, path))
+    }
+
+    /// `qhca` for guests, which have none of its libraries: linked with all of them in it, and built once a run.
+    fn static_qhca(&mut self) -> Result<PathBuf, Stop> {
+        let folder = target().join("guest-qhca");
+        let qhca = folder.join(TRIPLE).join("release/qhca");
+        if !self.static_is_built {
+            self.report.progress("building qhca for guests");
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            let mut command = Command::new(cargo);
+            command.args(["build", "--quiet", "--locked", "--release", "-p", "qhca-cli", "--target", TRIPLE]);
+            command.current_dir(tree()).env("CARGO_TARGET_DIR", &folder);
+            command.env("RUSTFLAGS", "-Ctarget-feature=+crt-static");
+            // Guests are emulated: what the last optimisation brings is not seen there, and costs minutes here.
+            for (key, value) in [("LTO", "off"), ("CODEGEN_UNITS", "16"), ("DEBUG", "0"), ("STRIP", "symbols")] {
+                command.env(format!("CARGO_PROFILE_RELEASE_{key}"), value);
+            }
+            crate::process::must(&mut command, BUILD_LIMIT, "apt-get install libc6-dev, which has libc.a")?;
+            self.static_is_built = true;
+        }
+        Ok(qhca)
     }
 
     /// Leaves a link to a kernel's image beside its first file system.
     pub(crate) fn link_kernel(&self, series: Series) -> Result<PathBuf, Stop> {
         let path = self.logs.join(format!("vmlinuz-{}", series.name()));
-        let image = self.parts.kernel(series)?.image;
+        let image = self.parts.kernel(series, &|what| self.report.progress(what))?.image;
         // One that an earlier run left may lead elsewhere.
         let _ = std::fs::remove_file(&path);
         std::os::unix::fs::symlink(&image, &path).map_err(|error| Stop::file(&path, &error))?;
@@ -117,16 +170,25 @@ impl Lab {
         server: &Server,
         logs: &Path,
     ) -> Result<Guest, Stop> {
-        let (kernel, initrd) = self.image(wanted.series)?;
+        let (kernel, mut initrd) = self.image(wanted.series, wanted.purpose)?;
+        if !wanted.overlay.is_empty() {
+            // The kernel unpacks one archive after the other; a file that comes twice is the later one.
+            let mut bytes = std::fs::read(&initrd).map_err(|error| Stop::file(&initrd, &error))?;
+            bytes.extend_from_slice(&wanted.overlay);
+            initrd = logs.join(format!("{name}.initrd"));
+            write(&initrd, &bytes)?;
+        }
         let machine = qemu::Guest {
-            socket: server.socket(wanted.card),
+            sockets: wanted.cards.iter().map(|card| server.socket(*card)).collect(),
             kernel: kernel.image,
             initrd,
             append: String::new(),
             memory_mib: MEMORY_MIB,
             iommu: wanted.iommu,
         };
-        Guest::start(self.parts.qemu(), name, &machine, logs)
+        self.guests += 1;
+        let monitor = self.sockets.join(format!("monitor-{}", self.guests));
+        Guest::start(self.parts.qemu(), name, &machine, logs, monitor)
     }
 }
 
@@ -135,10 +197,6 @@ impl Drop for Lab {
         // Only sockets lie there; one that is left behind harms nobody.
         let _ = std::fs::remove_dir_all(&self.sockets);
     }
-}
-
-fn kernel_note(kernel: &Kernel) -> String {
-    format!("kernel: {}", kernel.release)
 }
 
 /// The root of the tree that this program was built from.

@@ -13,6 +13,7 @@
 mod fail;
 mod fetch;
 mod image;
+mod kernel;
 mod lab;
 mod machine;
 mod newc;

@@ -13,6 +13,17 @@ const ASK_EVERY: Duration = Duration::from_millis(10);
 /// The most of a program's complaint that is repeated, bytes.
 const COMPLAINT_BYTES: usize = 2000;
 
+/// A command for a program that must not outlive this one, however that ends: when the thread that starts it is gone,
+/// the kernel kills it. The program takes the place of the one that asks for this, and so does what it calls by `exec`.
+pub(crate) fn tethered(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command
+}
+
+/// What to do where there is none of the program that [`tethered`] calls.
+pub(crate) const TETHER_REMEDY: &str = "apt-get install util-linux";
+
 /// A program that is killed, it alone, when this is dropped.
 pub(crate) struct Process {
     child: Child,
@@ -74,7 +85,11 @@ pub(crate) struct Ran {
 
 /// Runs a program to its end and returns what it printed on stdout and stderr.
 pub(crate) fn run(command: &mut Command, limit: Duration, remedy: &str) -> Result<Ran, Stop> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    run_with_input(command.stdin(Stdio::null()), limit, remedy)
+}
+
+fn run_with_input(command: &mut Command, limit: Duration, remedy: &str) -> Result<Ran, Stop> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = Process::start(command, remedy)?;
     let stdout = process.child().stdout.take().map(|out| thread::spawn(move || all(out)));
     let stderr = process.child().stderr.take().map(|err| thread::spawn(move || all(err)));
@@ -85,7 +100,12 @@ pub(crate) fn run(command: &mut Command, limit: Duration, remedy: &str) -> Resul
 
 /// Runs a program that must succeed; otherwise something is missing here, and `remedy` says what to do.
 pub(crate) fn must(command: &mut Command, limit: Duration, remedy: &str) -> Result<String, Stop> {
-    let ran = run(command, limit, remedy)?;
+    must_with_input(command.stdin(Stdio::null()), limit, remedy)
+}
+
+/// The same for a program whose input was set.
+pub(crate) fn must_with_input(command: &mut Command, limit: Duration, remedy: &str) -> Result<String, Stop> {
+    let ran = run_with_input(command, limit, remedy)?;
     if ran.status == 0 {
         return Ok(ran.text);
     }
@@ -157,6 +177,37 @@ mod tests {
     fn a_program_that_is_not_there_is_missing_with_its_remedy() {
         let refused = run(&mut Command::new("qhca-no-such-program"), Duration::from_secs(1), "install it");
         assert!(matches!(refused, Err(Stop::Missing { remedy, .. }) if remedy == "install it"));
+    }
+
+    /// The first field behind the name in `/proc/PID/stat` says whether it still runs; a zombie does not.
+    fn runs(pid: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| !matches!(rest.trim().get(..1), None | Some("Z" | "X")))
+    }
+
+    #[test]
+    fn what_is_tethered_ends_when_its_starter_is_killed() {
+        let tethered = tethered("sleep");
+        let words: Vec<_> = tethered.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+        let script = format!("{} {} 600 & echo $!; wait", tethered.get_program().display(), words.join(" "));
+        let mut starter = Command::new("sh");
+        starter.args(["-c", &script]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut starter = Process::start(&mut starter, "a shell").expect("a shell");
+        let lines = Lines::of(starter.child().stdout.take().expect("its output"));
+        let soon = Instant::now() + Duration::from_secs(60);
+        let pid = lines.next(soon).expect("a line").expect("in time");
+        let name = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        // Until then the tether is not set.
+        while name().trim() != "sleep" {
+            assert!(Instant::now() < soon, "{pid} is {:?}", name());
+            thread::sleep(ASK_EVERY);
+        }
+        assert!(runs(&pid));
+        starter.kill();
+        while runs(&pid) {
+            assert!(Instant::now() < soon, "{pid} outlives its starter");
+            thread::sleep(ASK_EVERY);
+        }
     }
 
     #[test]

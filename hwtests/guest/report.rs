@@ -41,11 +41,6 @@ impl Report {
         }
     }
 
-    /// Whether a line for the summary is there already.
-    pub(crate) fn noted(&self, line: &str) -> bool {
-        self.notes.iter().any(|note| note == line)
-    }
-
     /// Prints how a check ended. An error is returned only if nothing after it can be checked.
     pub(crate) fn check(&mut self, name: &str, verdict: Verdict) -> Result<(), Stop> {
         let at = self.begun.elapsed().as_secs_f64();

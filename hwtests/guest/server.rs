@@ -1,19 +1,18 @@
 //! The simulated cards of a run: one `qhca sim serve`, and what can be asked of it while guests use it.
 
 use crate::fail::Stop;
-use crate::process::Process;
+use crate::process::{self, Process};
 use qhca_sim::control::{Client, Order};
 use serde_json::Value;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// TIMEOUT: the server opens its sockets at once.
 const OPEN_LIMIT: Duration = Duration::from_secs(30);
 const ASK_EVERY: Duration = Duration::from_millis(20);
-const REMEDY: &str = "cargo build --release -p qhca-cli";
 
 /// A running server.
 pub(crate) struct Server {
@@ -33,7 +32,7 @@ impl Server {
         logs: &Path,
     ) -> Result<Self, Stop> {
         let names = ('a'..='z').take(cards).map(|name| sockets_folder.join(name.to_string()));
-        let mut server = Command::new("nice");
+        let mut server = process::tethered("nice");
         server.args(["-n", "-5"]).arg(qhca).args(["-v", "sim", "serve"]).args(arguments);
         let sockets: Vec<PathBuf> = names.collect();
         for socket in &sockets {
@@ -48,7 +47,7 @@ impl Server {
         let log = logs.join("server.log");
         let file = File::create(&log).map_err(|error| Stop::file(&log, &error))?;
         server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
-        let process = Process::start(&mut server, REMEDY)?;
+        let process = Process::start(&mut server, process::TETHER_REMEDY)?;
         let mut server = Self { process, sockets, control, log };
         server.opened()?;
         Ok(server)

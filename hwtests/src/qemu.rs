@@ -1,16 +1,16 @@
 //! The QEMU command line of a guest with a simulated card: one place for the guest suite and for `qhca sim qemu`.
 //!
-//! QEMU 10.1 or later knows `vfio-user-pci`. The card stands behind a root port, because `ib_qib` looks at the bridge
+//! QEMU 10.1 or later knows `vfio-user-pci`. A card stands behind a root port, because `ib_qib` looks at the bridge
 //! above it. The guest's memory is a memfd, because only then can the server of the card reach it without a message for
 //! every few kilobytes. With an IOMMU, `caching-mode=on` is what makes QEMU tell the server of mappings at all.
 
 use std::path::PathBuf;
 
-/// A guest with one simulated card.
+/// A guest with simulated cards.
 #[derive(Clone, Debug)]
 pub struct Guest {
-    /// The socket on which the card is served.
-    pub socket: PathBuf,
+    /// The sockets on which its cards are served. To QEMU the first is `card0`, and it is in slot 1.
+    pub sockets: Vec<PathBuf>,
     /// The kernel's image.
     pub kernel: PathBuf,
     /// The first file system.
@@ -35,10 +35,6 @@ impl Guest {
             append.push(' ');
             append.push_str(&self.append);
         }
-        let card = format!(
-            r#"{{"driver":"vfio-user-pci","bus":"rp1","socket":{{"path":"{}","type":"unix"}}}}"#,
-            self.socket.display()
-        );
         let mut arguments: Vec<String> = [
             "-nodefaults",
             "-no-user-config",
@@ -61,8 +57,9 @@ impl Guest {
         if self.iommu {
             arguments.extend(["-device", "intel-iommu,intremap=on,caching-mode=on"].map(str::to_owned));
         }
-        arguments.extend(["-device", "pcie-root-port,id=rp1,chassis=1,slot=1", "-device"].map(str::to_owned));
-        arguments.push(card);
+        for (n, socket) in self.sockets.iter().enumerate() {
+            arguments.extend(card(n, &socket.display().to_string()));
+        }
         arguments.push("-kernel".to_owned());
         arguments.push(self.kernel.display().to_string());
         arguments.push("-initrd".to_owned());
@@ -73,6 +70,16 @@ impl Guest {
     }
 }
 
+/// A card behind a root port of its own.
+fn card(n: usize, socket: &str) -> [String; 4] {
+    let slot = n + 1;
+    let device = format!(
+        r#"{{"driver":"vfio-user-pci","id":"card{n}","bus":"rp{slot}","socket":{{"path":"{socket}","type":"unix"}}}}"#
+    );
+    let port = format!("pcie-root-port,id=rp{slot},chassis={slot},slot={slot}");
+    ["-device".to_owned(), port, "-device".to_owned(), device]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,8 +87,8 @@ mod tests {
     fn guest(iommu: bool) -> Vec<String> {
         let path = PathBuf::from;
         let append = String::new();
-        Guest { socket: path("/s"), kernel: path("/k"), initrd: path("/i"), append, memory_mib: 512, iommu }
-            .arguments()
+        let sockets = vec![path("/s"), path("/t")];
+        Guest { sockets, kernel: path("/k"), initrd: path("/i"), append, memory_mib: 512, iommu }.arguments()
     }
 
     #[test]
@@ -92,6 +99,14 @@ mod tests {
             let caching = arguments.iter().any(|word| word.contains("caching-mode=on"));
             let kernel_told = arguments.iter().any(|word| word.contains("intel_iommu=on"));
             assert_eq!((caching, kernel_told), (iommu, iommu));
+        }
+    }
+
+    #[test]
+    fn each_card_has_a_root_port_of_its_own() {
+        let text = guest(false).join(" ");
+        for part in [r#""id":"card0","bus":"rp1""#, r#""id":"card1","bus":"rp2""#, "id=rp2,chassis=2,slot=2"] {
+            assert!(text.contains(part), "{part} in {text}");
         }
     }
 

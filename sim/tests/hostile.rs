@@ -299,12 +299,21 @@ fn mistreat_config(client: &mut Client, random: &mut Random) {
     }
 }
 
-/// Random values, half of them addresses of memory that was once or never given, or given for reading only.
+/// Seconds for which the random writes go on at least, by the clock; unset, only the seeds that always run.
+const WRITE_FOR: &str = "QHCA_RANDOM_WRITES_S";
+
+/// Random values, half of them addresses of memory that was once or never given, or given for reading only. Three seeds
+/// always, more for as long as `QHCA_RANDOM_WRITES_S` says.
 #[test]
 fn random_registers_neither_stop_the_server_nor_reach_memory_that_is_not_the_chips() {
     const WRITES: usize = 20_000;
     let registers: Vec<u32> = qhca_regs::map::all().map(|placed| placed.offset).collect();
-    for seed in 1..=3_u64 {
+    const SEEDS: u64 = 3;
+    let for_s: u64 = std::env::var(WRITE_FOR).map_or(0, |text| text.parse().expect("seconds"));
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(for_s);
+    let mut seed = 0;
+    while seed < SEEDS || std::time::Instant::now() < until {
+        seed += 1;
         println!("seed {seed}");
         let mut random = Random(seed);
         let mut client = Client::new();

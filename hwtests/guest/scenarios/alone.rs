@@ -43,7 +43,7 @@ const RELOADS: &[Check] =
 pub(super) fn run(lab: &mut Lab, series: Series) -> Result<(), Stop> {
     let logs = lab.logs(&format!("ib-qib-{}", series.name()))?;
     let mut server = lab.serve(1, &["--cable", "loop"], &logs)?;
-    let mut guest = lab.start("guest", Wanted { series, card: 0, iommu: false }, &server, &logs)?;
+    let mut guest = lab.start("guest", Wanted::fabric(series, 0), &server, &logs)?;
     guest.booted()?;
     run_all(lab, &mut guest, &mut server, PROBE)?;
     run_all(lab, &mut guest, &mut server, TRAFFIC)?;
@@ -70,7 +70,7 @@ pub(super) fn run_behind_iommu(lab: &mut Lab, series: Series) -> Result<(), Stop
     ];
     let logs = lab.logs(&format!("iommu-{}", series.name()))?;
     let mut server = lab.serve(1, &["--cable", "loop"], &logs)?;
-    let mut guest = lab.start("guest", Wanted { series, card: 0, iommu: true }, &server, &logs)?;
+    let mut guest = lab.start("guest", Wanted { iommu: true, ..Wanted::fabric(series, 0) }, &server, &logs)?;
     guest.booted()?;
     run_all(lab, &mut guest, &mut server, CHECKS)?;
     guest.off()

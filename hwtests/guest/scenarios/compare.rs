@@ -60,7 +60,7 @@ fn theirs(lab: &mut Lab) -> Result<Vec<Access>, Stop> {
     let logs = lab.logs("trace-ib-qib")?;
     let record = logs.join("trace");
     let server = lab.serve(1, &["--cable", "loop", "--trace", &record.display().to_string()], &logs)?;
-    let wanted = Wanted { series: Series::V6_1, card: 0, iommu: false };
+    let wanted = Wanted::fabric(Series::V6_1, 0);
     let mut guest = lab.start("guest", wanted, &server, &logs)?;
     guest.booted()?;
     let verdict = steps::load(&mut guest, "").and_then(|_| steps::ports_init(&mut guest, &[1, 2]));

@@ -6,12 +6,14 @@
 //! and loaded again.
 
 use super::steps::{self, start_opensm, wait_state};
-use crate::fail::{Stop, Verdict, ensure};
-use crate::fetch::Series;
+use crate::fail::{Stop, Verdict, ensure, ensure_eq};
+use crate::fetch::{Series, make_folder};
 use crate::lab::{Lab, Wanted};
 use crate::machine::Guest;
 use crate::server::Server;
 use crate::trace::{Access, Trace};
+use std::path::Path;
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -129,34 +131,34 @@ struct Bench {
     trace: Trace,
 }
 
-/// Runs the scenario on one guest.
+/// Hardware errors that no guest has taken yet.
+type Left = Mutex<std::slice::Iter<'static, &'static str>>;
+
+/// Runs the scenario on two guests, each with a card of a server of its own. The first has everything that leaves the
+/// driver running; the errors that make it give the card up, and each a reload, are shared between both.
 pub(super) fn run(lab: &mut Lab) -> Result<(), Stop> {
     let logs = lab.logs("errors")?;
-    let record = logs.join("trace");
-    let record_text = record.display().to_string();
-    let server = lab.serve(1, &["--cable", "loop", "--trace", &record_text], &logs)?;
-    let wanted = Wanted { series: Series::V6_1, card: 0, iommu: false };
-    let guest = lab.start("guest", wanted, &server, &logs)?;
-    let mut bench = Bench { guest, server, trace: Trace::of(&record) };
-    bench.guest.booted()?;
-    let verdict = steps::load(&mut bench.guest, "").and_then(|seen| bench.active().map(|()| seen));
-    lab.report.check("driver-loads", verdict)?;
-    let verdict = every(DEVICE, |name, action| bench.reaction("", "ErrStatus", name, action));
-    lab.report.check("device-errors", verdict)?;
-    for (suffix, port) in [("_0", 1), ("_1", 2)] {
-        let register = format!("ErrStatus{suffix}");
-        let verdict = every(PORT, |name, action| bench.reaction(suffix, &register, name, action));
-        lab.report.check(&format!("port-{port}-errors"), verdict)?;
+    let (mut first, mut second) = (Bench::start(lab, &logs, "a")?, Bench::start(lab, &logs, "b")?);
+    let left: Left = Mutex::new(HARDWARE.iter());
+    let (own, others) = std::thread::scope(|scope| {
+        let others = scope.spawn(|| second.loads().and_then(|_| second.hardware_errors(&left)));
+        let own = first.recoverable(lab).and_then(|()| first.hardware_errors(&left));
+        // PANIC: none of what runs there panics; if it did, the run would be worth nothing.
+        let others = others.join().unwrap_or_else(|_| Err(Stop::Lost("the second guest's thread".to_owned())));
+        (own, others)
+    });
+    let verdict = own.and_then(|mut seen| {
+        seen.extend(others?);
+        ensure_eq!(seen.len(), HARDWARE.len(), "the number of hardware errors");
+        Ok(seen.join(", "))
+    });
+    lab.report.check("hardware-errors", verdict)?;
+    for bench in [&mut first, &mut second] {
+        let verdict = bench.server.alive().and_then(|()| steps::ports_init(&mut bench.guest, &[1, 2]));
+        lab.report.check("ports-train-after-all", verdict)?;
     }
-    let verdict = bench.reset_negated();
-    lab.report.check("reset-negated", verdict)?;
-    let verdict = bench.masked();
-    lab.report.check("masked-hardware-errors", verdict)?;
-    let mut seen = Vec::new();
-    let verdict = HARDWARE.iter().try_for_each(|name| bench.hardware(name, &mut seen));
-    lab.report.check("hardware-errors", verdict.map(|()| seen.join(", ")))?;
-    bench.server.alive()?;
-    bench.guest.off()
+    first.guest.off()?;
+    second.guest.off()
 }
 
 /// Runs one reaction after another; all that fail are told, not only the first.
@@ -174,6 +176,51 @@ fn every(table: &[(&str, Action)], mut reaction: impl FnMut(&str, Action) -> Res
 }
 
 impl Bench {
+    fn start(lab: &mut Lab, logs: &Path, name: &str) -> Result<Self, Stop> {
+        let logs = logs.join(name);
+        make_folder(&logs)?;
+        let record = logs.join("trace");
+        let record_text = record.display().to_string();
+        let server = lab.serve(1, &["--cable", "loop", "--trace", &record_text], &logs)?;
+        let guest = lab.start("guest", Wanted::fabric(Series::V6_1, 0), &server, &logs)?;
+        Ok(Self { guest, server, trace: Trace::of(&record) })
+    }
+
+    fn loads(&mut self) -> Verdict {
+        self.guest.booted()?;
+        steps::load(&mut self.guest, "")
+    }
+
+    /// Every bit after which the driver goes on.
+    fn recoverable(&mut self, lab: &mut Lab) -> Result<(), Stop> {
+        let verdict = self.loads().and_then(|seen| self.active().map(|()| seen));
+        lab.report.check("driver-loads", verdict)?;
+        let verdict = every(DEVICE, |name, action| self.reaction("", "ErrStatus", name, action));
+        lab.report.check("device-errors", verdict)?;
+        for (suffix, port) in [("_0", 1), ("_1", 2)] {
+            let register = format!("ErrStatus{suffix}");
+            let verdict = every(PORT, |name, action| self.reaction(suffix, &register, name, action));
+            lab.report.check(&format!("port-{port}-errors"), verdict)?;
+        }
+        let verdict = self.reset_negated();
+        lab.report.check("reset-negated", verdict)?;
+        let verdict = self.masked();
+        lab.report.check("masked-hardware-errors", verdict)
+    }
+
+    /// Raises hardware errors one after the other until none is left; gives those that were as they must be.
+    fn hardware_errors(&mut self, left: &Left) -> Result<Vec<String>, Stop> {
+        let mut seen = Vec::new();
+        // A thread that panicked with the list in hand took an error from it at most.
+        let next = || left.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next();
+        while let Some(name) = next() {
+            let begun = Instant::now();
+            self.hardware(name)?;
+            seen.push(format!("{name} ({:.0} s)", begun.elapsed().as_secs_f64()));
+        }
+        Ok(seen)
+    }
+
     fn active(&mut self) -> Result<(), Stop> {
         steps::ports_init(&mut self.guest, &[1, 2])?;
         start_opensm(&mut self.guest)?;
@@ -224,6 +271,7 @@ impl Bench {
         self.guest.must("within 30 'dmesg | grep -q \"Got reset\"'", 30)?;
         let text = self.guest.must("dmesg | grep 'Got reset'", 10)?;
         self.reload()?;
+        steps::ports_init(&mut self.guest, &[1, 2])?;
         let said = text.trim().split("ib_qib").last().unwrap_or_default().to_owned();
         Ok(format!("{said:?}, and the ports train after a reload"))
     }
@@ -239,7 +287,7 @@ impl Bench {
     }
 
     /// A hardware error freezes the chip: the driver names it, clears it, gives the card up; a reload brings it back.
-    fn hardware(&mut self, name: &str, said: &mut Vec<String>) -> Result<(), Stop> {
+    fn hardware(&mut self, name: &str) -> Result<(), Stop> {
         self.guest.must("dmesg -c >/dev/null", 10)?;
         self.trace.since()?;
         self.server.order(&format!("inject a HwErrStatus {name}"))?;
@@ -259,14 +307,13 @@ impl Bench {
         let seen = self.trace.since()?;
         let cleared = seen.iter().any(|a| a.write && a.name == "HwErrClear" && a.value != 0);
         ensure!(cleared, "the driver did not clear {name}");
-        said.push(name.to_owned());
         self.reload()
     }
 
+    /// Removes the driver and loads it again; the ports train meanwhile.
     fn reload(&mut self) -> Result<(), Stop> {
         self.guest.must("killall opensm; within 20 '! pidof opensm'; rmmod ib_qib", 90)?;
-        steps::load(&mut self.guest, "")?;
-        steps::ports_init(&mut self.guest, &[1, 2]).map(drop)
+        steps::load(&mut self.guest, "").map(drop)
     }
 }
 

@@ -10,9 +10,11 @@ mod pair;
 mod probe;
 mod steps;
 mod traffic;
+mod vfio;
 
 use crate::fail::{Stop, Verdict};
 use crate::fetch::Series;
+use crate::image::Purpose;
 use crate::lab::Lab;
 
 /// A scenario: its name, what it is about, and how it runs.
@@ -59,6 +61,16 @@ pub(crate) const ALL: &[Scenario] = &[
         about: "what our bring-up leaves in registers, beside what the stock driver's leaves",
         run: compare::run,
     },
+    Scenario {
+        name: "vfio-6.1",
+        about: "our driver on vfio-pci, kernel 6.1: the card bound, every check, both ends of the owner's day",
+        run: |lab| vfio::run_group(lab, Series::V6_1),
+    },
+    Scenario {
+        name: "vfio-6.18",
+        about: "the same on kernel 6.18, which has no ib_qib",
+        run: |lab| vfio::run_group(lab, Series::V6_18),
+    },
     Scenario { name: "page", about: "every command of docs/virtual-hca.md, word for word", run: page::run },
 ];
 
@@ -73,9 +85,12 @@ pub(crate) fn fetch(lab: &mut Lab) {
 
 fn images(lab: &mut Lab) -> Verdict {
     let mut made = vec![lab.link_qemu()?];
-    for series in Series::ALL {
+    for series in Series::WITH_IB_QIB {
         made.push(lab.link_kernel(series)?);
-        made.push(lab.image(series)?.1);
+        made.push(lab.image(series, Purpose::Fabric)?.1);
+    }
+    for series in [Series::V6_1, Series::V6_18, Series::Iommufd] {
+        made.push(lab.image(series, Purpose::Owner)?.1);
     }
     let made: Vec<String> = made.iter().map(|path| path.display().to_string()).collect();
     Ok(made.join(", "))

@@ -100,9 +100,10 @@ fn open(block: &Block<'_>, logs: &Path) -> Result<Terminal, Stop> {
     let stderr = log.try_clone().map_err(|error| Stop::file(&path, &error))?;
     // The program takes the shell's place, so that ending the one ends the other.
     let text = block.text.replacen("eval \"", "eval \"exec ", 1);
-    let mut command = shell(&text);
+    let mut command = process::tethered("sh");
+    command.args(["-e", "-c", &text]).current_dir(tree());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
-    let mut process = Process::start(&mut command, "a shell")?;
+    let mut process = Process::start(&mut command, process::TETHER_REMEDY)?;
     let ends = (process.child().stdin.take(), process.child().stdout.take());
     let (Some(input), Some(output)) = ends else {
         return Err(Stop::Lost("no pipes to a terminal".to_owned()));

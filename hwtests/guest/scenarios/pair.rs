@@ -56,9 +56,8 @@ const CHECKS: &[Check] = &[
 pub(super) fn run(lab: &mut Lab) -> Result<(), Stop> {
     let logs = lab.logs("pair")?;
     let server = lab.serve(2, &["--cable", "a:1=b:1"], &logs)?;
-    let wanted = |series, card| Wanted { series, card, iommu: false };
-    let a = lab.start("a", wanted(Series::V6_1, 0), &server, &logs)?;
-    let b = lab.start("b", wanted(Series::V6_12, 1), &server, &logs)?;
+    let a = lab.start("a", Wanted::fabric(Series::V6_1, 0), &server, &logs)?;
+    let b = lab.start("b", Wanted::fabric(Series::V6_12, 1), &server, &logs)?;
     let mut pair = Pair { a, b, server };
     pair.a.booted()?;
     pair.b.booted()?;
@@ -183,8 +182,17 @@ fn server_cpu(pair: &mut Pair) -> Verdict {
     let bar = if each_ns <= CPU_PER_PACKET_BAR_NS { "met" } else { "missed in this run" };
     let each_us = each_ns as f64 / 1e3;
     Ok(format!(
-        "{each_us:.1} µs of processor time a packet over {packets} packets, bar of 10 µs {bar} ({seen})"
+        "{each_us:.1} µs of processor time a packet over {packets} packets, bar of 10 µs {bar}; load {} on {} processors \
+         ({seen})",
+        load(),
+        std::thread::available_parallelism().map_or(0, usize::from)
     ))
+}
+
+/// How many programs wanted to run on this machine in the last minute, on average.
+fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().next().unwrap_or("unknown").to_owned()
 }
 
 /// What one end counts as sent, the other counts as received; looked at until a quiet moment is met.

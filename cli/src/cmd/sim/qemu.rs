@@ -101,7 +101,7 @@ fn plan(args: &QemuArgs) -> Result<Plan, Failure> {
 
 fn guest(args: &QemuArgs, socket: &Path) -> Vec<String> {
     let guest = Guest {
-        socket: socket.to_owned(),
+        sockets: vec![socket.to_owned()],
         kernel: args.kernel.clone(),
         initrd: args.initrd.clone(),
         append: args.append.clone(),
