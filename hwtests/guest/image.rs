@@ -68,7 +68,12 @@ const PROGRAMS: [&str; 20] = [
     "usr/bin/ib_read_lat",
 ];
 
+/// Reads the rules that a binding leaves for the next boot.
+const UDEV: &str = "usr/bin/udevadm";
+
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+/// Where systemd keeps the library that only its own programs use.
+const SYSTEMD_LIBRARIES: &str = "usr/lib/x86_64-linux-gnu/systemd";
 const REMEDY: &str = "Debian's packages have changed: empty the cache, and mend the lists in this program if that \
                       does not help";
 
@@ -81,7 +86,7 @@ pub(crate) fn build(parts: &Parts, kernel: &Kernel, purpose: Purpose, qhca: &Pat
     image.archive.file("init", include_bytes!("init.sh"));
     image.archive.device("dev/console", 5, 1);
     image.archive.device("dev/null", 1, 3);
-    image.archive.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n");
+    image.archive.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nowner:x:1000:1000::/root:/bin/sh\n");
     image.archive.file("etc/hosts", b"127.0.0.1 localhost\n");
     let busybox = image.read("usr/bin/busybox")?;
     image.archive.file("bin/busybox", &busybox);
@@ -96,6 +101,8 @@ pub(crate) fn build(parts: &Parts, kernel: &Kernel, purpose: Purpose, qhca: &Pat
     if purpose.has_qhca() {
         let bytes = fs::read(qhca).map_err(|error| Stop::file(qhca, &error))?;
         image.archive.file("usr/bin/qhca", &bytes);
+        image.program(UDEV)?;
+        image.archive.link("usr/lib/systemd/systemd-udevd", "/usr/bin/udevadm");
         image.modules(parts, &VFIO_MODULES, &mut loaded, "order-vfio")?;
     }
     image.archive.file(&format!("lib/modules/{}/modules.dep", kernel.release), loaded.dependencies().as_bytes());
@@ -125,7 +132,9 @@ impl Image {
     /// The libraries that an object names, theirs, and so on.
     fn libraries(&mut self, object: &[u8]) -> Result<(), Stop> {
         for name in needed_libraries(object) {
-            let path = format!("{LIBRARIES}/{name}");
+            let own = format!("{SYSTEMD_LIBRARIES}/{name}");
+            let is_own = self.tools.join(&own).is_file();
+            let path = if is_own { own } else { format!("{LIBRARIES}/{name}") };
             if !self.archive.has(&path) {
                 let bytes = self.read(&path)?;
                 self.archive.file(&path, &bytes);

@@ -41,6 +41,18 @@ vfio() {
     done
 }
 
+# services: what an init system does at boot about devices and modules, with the real udev.
+services() {
+    mkdir -p /run/udev /etc/udev/rules.d
+    /usr/lib/systemd/systemd-udevd --daemon 2>/dev/null || return 1
+    udevadm trigger --action=add --subsystem-match=pci && udevadm settle --timeout=60 || return 1
+    for file in /etc/modules-load.d/*.conf; do
+        [ -f "$file" ] || continue
+        for module in $(grep -v '^#' "$file"); do modprobe "$module" || return 1; done
+    done
+    udevadm settle --timeout=60
+}
+
 # within SECONDS COMMAND…: until the command succeeds.
 within() {
     until_s=$(($(date +%s) + $1))

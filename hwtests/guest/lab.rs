@@ -27,6 +27,8 @@ pub(crate) struct Wanted {
     /// Which of the server's cards it gets.
     pub(crate) cards: Vec<usize>,
     pub(crate) iommu: bool,
+    /// More words of the kernel's command line.
+    pub(crate) append: &'static str,
     /// Files that its first file system has beside those of the image, as an archive; empty for none.
     pub(crate) overlay: Vec<u8>,
 }
@@ -34,12 +36,12 @@ pub(crate) struct Wanted {
 impl Wanted {
     /// A guest for the stock driver.
     pub(crate) fn fabric(series: Series, card: usize) -> Self {
-        Self { series, purpose: Purpose::Fabric, cards: vec![card], iommu: false, overlay: Vec::new() }
+        Self { series, purpose: Purpose::Fabric, cards: vec![card], iommu: false, append: "", overlay: Vec::new() }
     }
 
     /// A guest for our driver, behind an IOMMU.
     pub(crate) fn owner(series: Series) -> Self {
-        Self { series, purpose: Purpose::Owner, cards: vec![0], iommu: true, overlay: Vec::new() }
+        Self { series, purpose: Purpose::Owner, cards: vec![0], iommu: true, append: "", overlay: Vec::new() }
     }
 }
 
@@ -182,7 +184,7 @@ impl Lab {
             sockets: wanted.cards.iter().map(|card| server.socket(*card)).collect(),
             kernel: kernel.image,
             initrd,
-            append: String::new(),
+            append: wanted.append.to_owned(),
             memory_mib: MEMORY_MIB,
             iommu: wanted.iommu,
         };

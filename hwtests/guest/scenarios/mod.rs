@@ -5,6 +5,7 @@ mod cables;
 mod compare;
 mod errors;
 mod fabric;
+mod owner;
 mod page;
 mod pair;
 mod probe;
