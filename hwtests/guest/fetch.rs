@@ -98,7 +98,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Everything that the scenarios need; what the cache has is not fetched again.
+    /// What every scenario needs; what the cache has is not fetched again.
     pub(crate) fn fetch(say: &dyn Fn(&str)) -> Result<Self, Stop> {
         let parts = Self { root: cache()? };
         if Tree::ALL.iter().all(|tree| parts.has(*tree)) {
@@ -157,7 +157,9 @@ impl Parts {
         make_folder(&debs)?;
         self.apt_in(&debs, &["download", "-qq", package])?;
         let newest = entries(&debs)?.into_iter().rfind(|name| name.ends_with(".deb"));
-        newest.map(|name| debs.join(name)).ok_or_else(|| Stop::missing(format!("no package {package}"), REMEDY))
+        newest
+            .map(|name| debs.join(name))
+            .ok_or_else(|| Stop::missing(format!("no package {package}"), REMEDY))
     }
 
     /// The folder of the guest's programs.
@@ -169,7 +171,15 @@ impl Parts {
     pub(crate) fn kernel(&self, series: Series, say: &dyn Fn(&str)) -> Result<Kernel, Stop> {
         match series {
             Series::Iommufd => kernel::with_iommufd(self, say),
-            fetched => kernel_in(&self.root.join(Tree::Kernel(fetched).name())),
+            fetched => {
+                let tree = Tree::Kernel(fetched);
+                if !self.has(tree) {
+                    say(&format!("fetching {}", tree.name()));
+                    self.prepare_apt()?;
+                    self.fetch_tree(tree)?;
+                }
+                kernel_in(&self.root.join(tree.name()))
+            }
         }
     }
 
@@ -314,13 +324,8 @@ enum Tree {
 }
 
 impl Tree {
-    const ALL: [Self; 5] = [
-        Self::Qemu,
-        Self::Tools,
-        Self::Kernel(Series::V6_1),
-        Self::Kernel(Series::V6_12),
-        Self::Kernel(Series::V6_18),
-    ];
+    /// What every run needs; another kernel is fetched when a scenario asks for it.
+    const ALL: [Self; 4] = [Self::Qemu, Self::Tools, Self::Kernel(Series::V6_1), Self::Kernel(Series::V6_12)];
 
     fn name(self) -> String {
         match self {
@@ -382,6 +387,7 @@ mod tests {
         let of = Series::of_package;
         assert_eq!(of("linux-image-6.1.0-57-amd64"), Some((Series::V6_1, vec![57])));
         assert_eq!(of("linux-image-6.12.118+deb13-amd64"), Some((Series::V6_12, vec![118])));
+        assert_eq!(of("linux-image-6.18.15+deb13-amd64"), Some((Series::V6_18, vec![15])));
         assert!(of("linux-image-6.12.115+deb13.1-amd64") > of("linux-image-6.12.115+deb13-amd64"));
         assert!(of("linux-image-6.12.118+deb13-amd64") > of("linux-image-6.12.90+deb13-amd64"));
         for other in

@@ -105,7 +105,9 @@ pub(crate) fn build(parts: &Parts, kernel: &Kernel, purpose: Purpose, qhca: &Pat
         image.archive.link("usr/lib/systemd/systemd-udevd", "/usr/bin/udevadm");
         image.modules(parts, &VFIO_MODULES, &mut loaded, "order-vfio")?;
     }
-    image.archive.file(&format!("lib/modules/{}/modules.dep", kernel.release), loaded.dependencies().as_bytes());
+    image
+        .archive
+        .file(&format!("lib/modules/{}/modules.dep", kernel.release), loaded.dependencies().as_bytes());
     Ok(image.archive.finish())
 }
 
@@ -190,7 +192,11 @@ impl Image {
             true => parts.unxz(path)?,
             false => fs::read(path).map_err(|error| Stop::file(path, &error))?,
         };
-        let needed = needed_modules(&bytes);
+        let mut needed = needed_modules(&bytes);
+        // What modprobe reads in vfio.ko as a module that is wanted as well; busybox' does not.
+        if name == "vfio_pci" {
+            needed.push("vfio_iommu_type1".to_owned());
+        }
         for name in &needed {
             self.module(name, parts, loaded)?;
         }
@@ -257,8 +263,10 @@ mod tests {
 
     #[test]
     fn modprobe_is_told_of_what_is_needed_by_what_is_needed() {
-        let of = |name: &str, needed: &[&str]| (name.to_owned(), needed.iter().map(|n| (*n).to_owned()).collect());
-        let order = vec![of("vfio", &[]), of("vfio_pci_core", &["vfio"]), of("vfio_pci", &["vfio_pci_core", "vfio"])];
+        let of =
+            |name: &str, needed: &[&str]| (name.to_owned(), needed.iter().map(|n| (*n).to_owned()).collect());
+        let order =
+            vec![of("vfio", &[]), of("vfio_pci_core", &["vfio"]), of("vfio_pci", &["vfio_pci_core", "vfio"])];
         let loaded = Loaded { found: BTreeMap::new(), order };
         let text = loaded.dependencies();
         let last = text.lines().last();

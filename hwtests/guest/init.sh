@@ -34,12 +34,6 @@ cards() {
     done
 }
 
-# vfio: loads the modules of VFIO, where they are not in the kernel.
-vfio() {
-    for module in $(cat /modules/order-vfio); do
-        [ -d "/sys/module/$module" ] || insmod "/modules/$module.ko" || return 1
-    done
-}
 
 # services: what an init system does at boot about devices and modules, with the real udev.
 services() {

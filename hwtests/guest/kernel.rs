@@ -53,7 +53,10 @@ pub(crate) fn with_iommufd(parts: &Parts, say: &dyn Fn(&str)) -> Result<Kernel, 
         }
     }
     if !Path::new(HEADER).is_file() {
-        return Err(Stop::missing(format!("no {HEADER}, without which the guest kernel is not built"), REMEDY));
+        return Err(Stop::missing(
+            format!("no {HEADER}, without which the guest kernel is not built"),
+            REMEDY,
+        ));
     }
     let begun = Instant::now();
     say("fetching the source of the guest kernel with iommufd");
@@ -88,7 +91,9 @@ fn version(deb: &Path) -> String {
 
 /// FNV-1a: the same sum in every run of every build.
 fn sum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3))
+    bytes
+        .iter()
+        .fold(0xCBF2_9CE4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3))
 }
 
 /// Unpacks the package, then the archive in it; gives the folder of the source.

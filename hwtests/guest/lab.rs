@@ -36,7 +36,14 @@ pub(crate) struct Wanted {
 impl Wanted {
     /// A guest for the stock driver.
     pub(crate) fn fabric(series: Series, card: usize) -> Self {
-        Self { series, purpose: Purpose::Fabric, cards: vec![card], iommu: false, append: "", overlay: Vec::new() }
+        Self {
+            series,
+            purpose: Purpose::Fabric,
+            cards: vec![card],
+            iommu: false,
+            append: "",
+            overlay: Vec::new(),
+        }
     }
 
     /// A guest for our driver, behind an IOMMU.
@@ -56,7 +63,6 @@ pub(crate) struct Lab {
     images: Vec<PathBuf>,
     static_is_built: bool,
     servers: u32,
-    guests: u32,
 }
 
 impl Lab {
@@ -72,7 +78,16 @@ impl Lab {
         let sockets = std::env::temp_dir().join(format!("qhca-guest-{}", std::process::id()));
         make_folder(&sockets)?;
         let report = std::mem::take(report);
-        Ok(Self { report, parts, qhca, sockets, logs, images: Vec::new(), static_is_built: false, servers: 0, guests: 0 })
+        Ok(Self {
+            report,
+            parts,
+            qhca,
+            sockets,
+            logs,
+            images: Vec::new(),
+            static_is_built: false,
+            servers: 0,
+        })
     }
 
     /// The folder of logs of a scenario.
@@ -124,7 +139,9 @@ impl Lab {
             command.current_dir(tree()).env("CARGO_TARGET_DIR", &folder);
             command.env("RUSTFLAGS", "-Ctarget-feature=+crt-static");
             // Guests are emulated: what the last optimisation brings is not seen there, and costs minutes here.
-            for (key, value) in [("LTO", "off"), ("CODEGEN_UNITS", "16"), ("DEBUG", "0"), ("STRIP", "symbols")] {
+            for (key, value) in
+                [("LTO", "off"), ("CODEGEN_UNITS", "16"), ("DEBUG", "0"), ("STRIP", "symbols")]
+            {
                 command.env(format!("CARGO_PROFILE_RELEASE_{key}"), value);
             }
             crate::process::must(&mut command, BUILD_LIMIT, "apt-get install libc6-dev, which has libc.a")?;
@@ -188,9 +205,7 @@ impl Lab {
             memory_mib: MEMORY_MIB,
             iommu: wanted.iommu,
         };
-        self.guests += 1;
-        let monitor = self.sockets.join(format!("monitor-{}", self.guests));
-        Guest::start(self.parts.qemu(), name, &machine, logs, monitor)
+        Guest::start(self.parts.qemu(), name, &machine, logs)
     }
 }
 

@@ -12,8 +12,7 @@ use crate::fail::Stop;
 use crate::process::{self, Lines, Process, Ran};
 use qhca_hwtests::qemu;
 use std::fs::File;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -24,8 +23,6 @@ const BOOT_LIMIT: Duration = Duration::from_secs(400);
 const SPARE: Duration = Duration::from_secs(120);
 /// TIMEOUT: a guest that was told to power off does so within a second or two.
 const OFF_LIMIT: Duration = Duration::from_secs(60);
-/// TIMEOUT: QEMU's monitor answers at once, unless the guest's processor keeps it waiting.
-const MONITOR_LIMIT: Duration = Duration::from_secs(60);
 
 /// A running guest.
 pub(crate) struct Guest {
@@ -35,7 +32,6 @@ pub(crate) struct Guest {
     lines: Lines,
     transcript: File,
     console: PathBuf,
-    monitor: PathBuf,
     commands: u32,
 }
 
@@ -48,14 +44,12 @@ pub(crate) struct Pending {
 }
 
 impl Guest {
-    /// Starts QEMU; `logs` gets the console and a transcript of the commands, `monitor` becomes the socket of QEMU's
-    /// monitor.
+    /// Starts QEMU; `logs` gets the console and a transcript of the commands.
     pub(crate) fn start(
         mut qemu: Command,
         name: &str,
         machine: &qemu::Guest,
         logs: &Path,
-        monitor: PathBuf,
     ) -> Result<Self, Stop> {
         let console = logs.join(format!("{name}.console"));
         let log = logs.join(format!("{name}.log"));
@@ -63,7 +57,6 @@ impl Guest {
         let stderr = transcript.try_clone().map_err(|error| Stop::file(&log, &error))?;
         qemu.args(machine.arguments());
         qemu.arg("-serial").arg(format!("file:{}", console.display())).args(["-serial", "stdio"]);
-        qemu.arg("-monitor").arg(format!("unix:{},server=on,wait=off", monitor.display()));
         // A little ahead of builds on the same cores: time passes in a guest whether it runs or not.
         let mut command = process::tethered("nice");
         command.args(["-n", "-5"]).arg(qemu.get_program()).args(qemu.get_args());
@@ -79,7 +72,7 @@ impl Guest {
             return Err(Stop::Lost(format!("{name}: no pipes to QEMU")));
         };
         let lines = Lines::of(output);
-        Ok(Self { name: name.to_owned(), process, input, lines, transcript, console, monitor, commands: 0 })
+        Ok(Self { name: name.to_owned(), process, input, lines, transcript, console, commands: 0 })
     }
 
     /// Waits until the guest takes commands.
@@ -140,19 +133,6 @@ impl Guest {
         Err(Stop::Failed(format!("`{command}` ended with {}: {}", ran.status, tail.join(" | "))))
     }
 
-    /// Gives QEMU's monitor an order, and returns what it answers.
-    pub(crate) fn monitor(&mut self, order: &str) -> Result<String, Stop> {
-        self.note(&format!("# monitor: {order}"));
-        let failed = |error: std::io::Error| Stop::Lost(format!("QEMU's monitor, `{order}`: {error}"));
-        let mut socket = UnixStream::connect(&self.monitor).map_err(failed)?;
-        socket.set_read_timeout(Some(MONITOR_LIMIT)).map_err(failed)?;
-        prompt(&mut socket).map_err(failed)?;
-        writeln!(socket, "{order}").map_err(failed)?;
-        let answer = prompt(&mut socket).map_err(failed)?;
-        self.note(&answer);
-        Ok(answer)
-    }
-
     /// Powers the guest off and waits until it is.
     pub(crate) fn off(mut self) -> Result<(), Stop> {
         // Commands end with the guest; QEMU then ends with it.
@@ -190,16 +170,4 @@ impl Guest {
         // A full disk must not end the run: the checks do not depend on the transcript.
         let _ = writeln!(self.transcript, "{line}");
     }
-}
-
-/// Reads until the monitor waits for an order.
-fn prompt(socket: &mut UnixStream) -> std::io::Result<String> {
-    const PROMPT: &[u8] = b"(qemu) ";
-    let mut bytes = Vec::new();
-    let mut byte = [0];
-    while !bytes.ends_with(PROMPT) {
-        socket.read_exact(&mut byte)?;
-        bytes.push(byte[0]);
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

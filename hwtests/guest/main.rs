@@ -34,13 +34,23 @@ fn main() -> ExitCode {
         for scenario in scenarios::ALL {
             println!("{:18} {}", scenario.name, scenario.about);
         }
+        for scenario in scenarios::BY_NAME {
+            println!(
+                "{:18} {} (not with `all`: not yet seen to pass as a whole)",
+                scenario.name, scenario.about
+            );
+        }
         println!("{:18} fetches what the scenarios need, and builds the images", "fetch");
+        println!("{:18} builds the guest kernel with iommufd, and `qhca` for guests", "build");
         println!("{:18} every scenario", "all");
         return if words.is_empty() { ExitCode::from(2) } else { ExitCode::SUCCESS };
     }
     let all = words.iter().any(|word| word == "all");
-    let known = |word: &String| scenarios::ALL.iter().any(|scenario| scenario.name == word);
-    if let Some(word) = words.iter().find(|word| !["all", "fetch"].contains(&word.as_str()) && !known(word)) {
+    let every = || scenarios::ALL.iter().chain(scenarios::BY_NAME);
+    let known = |word: &String| every().any(|scenario| scenario.name == word);
+    if let Some(word) =
+        words.iter().find(|word| !["all", "fetch", "build"].contains(&word.as_str()) && !known(word))
+    {
         eprintln!("guest: {word}: no such scenario; `list` shows them");
         return ExitCode::from(2);
     }
@@ -55,8 +65,12 @@ fn main() -> ExitCode {
     if words.iter().any(|word| word == "fetch") {
         scenarios::fetch(&mut lab);
     }
-    for scenario in scenarios::ALL {
-        if all || words.iter().any(|word| word == scenario.name) {
+    if words.iter().any(|word| word == "build") {
+        scenarios::build(&mut lab);
+    }
+    for scenario in every() {
+        let is_of_all = scenarios::ALL.iter().any(|one| one.name == scenario.name);
+        if all && is_of_all || words.iter().any(|word| word == scenario.name) {
             lab.report.begin(scenario.name);
             if let Err(stop) = (scenario.run)(&mut lab) {
                 lab.report.ended(stop);

@@ -70,7 +70,8 @@ pub(super) fn run_behind_iommu(lab: &mut Lab, series: Series) -> Result<(), Stop
     ];
     let logs = lab.logs(&format!("iommu-{}", series.name()))?;
     let mut server = lab.serve(1, &["--cable", "loop"], &logs)?;
-    let mut guest = lab.start("guest", Wanted { iommu: true, ..Wanted::fabric(series, 0) }, &server, &logs)?;
+    let mut guest =
+        lab.start("guest", Wanted { iommu: true, ..Wanted::fabric(series, 0) }, &server, &logs)?;
     guest.booted()?;
     run_all(lab, &mut guest, &mut server, CHECKS)?;
     guest.off()

@@ -144,7 +144,8 @@ pub(super) fn run(lab: &mut Lab) -> Result<(), Stop> {
         let others = scope.spawn(|| second.loads().and_then(|_| second.hardware_errors(&left)));
         let own = first.recoverable(lab).and_then(|()| first.hardware_errors(&left));
         // PANIC: none of what runs there panics; if it did, the run would be worth nothing.
-        let others = others.join().unwrap_or_else(|_| Err(Stop::Lost("the second guest's thread".to_owned())));
+        let others =
+            others.join().unwrap_or_else(|_| Err(Stop::Lost("the second guest's thread".to_owned())));
         (own, others)
     });
     let verdict = own.and_then(|mut seen| {

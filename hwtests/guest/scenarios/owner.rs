@@ -82,10 +82,10 @@ pub(super) fn persist(lab: &mut Lab, bench: &mut Bench, series: Series) -> Verdi
         overlay.file(path.trim_start_matches('/'), contents.as_bytes());
     }
     bench.guest.must("sync", 10)?;
-    let logs = lab.logs(&format!("vfio-{}", series.name()))?;
-    let mut server = lab.serve(1, &["--cable", "loop"], &logs.join("rebooted"))?;
+    let logs = lab.logs(&format!("vfio-{}-rebooted", series.name()))?;
+    let mut server = lab.serve(1, &["--cable", "loop"], &logs)?;
     let wanted = Wanted { overlay: overlay.finish(), ..Wanted::owner(series) };
-    let mut guest = lab.start("rebooted", wanted, &server, &logs)?;
+    let mut guest = lab.start("guest", wanted, &server, &logs)?;
     guest.booted()?;
     let verdict = kept_over_boot(&mut guest, &files);
     server.alive()?;
@@ -107,5 +107,8 @@ fn kept_over_boot(guest: &mut Guest, files: &[String]) -> Verdict {
     ensure!(left.is_empty(), "`qhca unbind --persist` left {left:?}");
     let card = listed(guest)?;
     ensure!(card["driver"].is_null(), "the driver after `qhca unbind --persist` is {}", card["driver"]);
-    Ok(format!("{} files, the driver and the node's user after a boot, and nothing after unbind", files.len()))
+    Ok(format!(
+        "{} files, the driver and the node's user after a boot, and nothing after unbind",
+        files.len()
+    ))
 }

@@ -6,15 +6,22 @@
 //!         kernels 6.1 and 6.18 of Debian                        kernel 6.12 built here
 //! ```
 
-use super::owner;
+use super::{held, owner, steps};
 use crate::fail::{Stop, Verdict, ensure, ensure_eq};
 use crate::fetch::Series;
 use crate::lab::{Lab, Wanted};
 use crate::machine::Guest;
 use crate::server::Server;
+use qhca_sim::chip::Config;
+use serde_json::Value;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The card's place in every guest: the first slot below the first root port.
 pub(super) const CARD: &str = "0000:01:00.0";
+
+/// TIMEOUT: the checks send their first packet seconds after they begin.
+const TRAFFIC_LIMIT: Duration = Duration::from_secs(120);
 
 /// A guest with one card, and the server of the card.
 pub(super) struct Bench {
@@ -23,6 +30,8 @@ pub(super) struct Bench {
 }
 
 type Check = (&'static str, fn(&mut Bench) -> Verdict);
+/// A check that opens the card in one of the ways there are, named by a device's name.
+type WayCheck = fn(&mut Bench, &str) -> Verdict;
 
 const BEFORE: &[Check] = &[
     ("qhca-runs", qhca_runs),
@@ -31,7 +40,13 @@ const BEFORE: &[Check] = &[
     ("bind", owner::bind),
 ];
 
-const AFTER: &[Check] = &[("unbind", owner::unbind)];
+const HELD: &[Check] = &[
+    ("up", held::up),
+    ("second-up-names-the-holder", held::second_up),
+    ("asked-while-up", held::asked),
+    ("killed-up-hinders-nobody", held::killed),
+    ("up-ends-on-sigterm", held::ends),
+];
 
 /// The group back end, on a kernel of Debian's.
 pub(super) fn run_group(lab: &mut Lab, series: Series) -> Result<(), Stop> {
@@ -43,10 +58,105 @@ pub(super) fn run_group(lab: &mut Lab, series: Series) -> Result<(), Stop> {
     let mut bench = Bench { guest, server };
     bench.guest.booted()?;
     run_all(lab, &mut bench, BEFORE)?;
-    run_all(lab, &mut bench, AFTER)?;
-    let verdict = owner::persist(lab, &mut bench, series);
-    lab.report.check("persist-over-a-boot", verdict)?;
+    opened(lab, &mut bench, "")?;
+    run_all(lab, &mut bench, HELD)?;
+    let verdict = owner::unbind(&mut bench);
+    lab.report.check("unbind", verdict)?;
+    // A boot of its own: once, on the kernel that an owner of today has.
+    if series == Series::V6_18 {
+        let verdict = owner::persist(lab, &mut bench, series);
+        lab.report.check("persist-over-a-boot", verdict)?;
+    }
+    let verdict = owner::bind(&mut bench).and_then(|_| held::unplugged(&mut bench));
+    lab.report.check("unplugged-while-up", verdict)?;
     bench.guest.off()
+}
+
+/// The device's own node and iommufd, on the kernel that has them.
+pub(super) fn run_cdev(lab: &mut Lab) -> Result<(), Stop> {
+    let logs = lab.logs("vfio-cdev")?;
+    let server = lab.serve(1, &["--cable", "loop"], &logs)?;
+    let guest = lab.start("guest", Wanted::owner(Series::Iommufd), &server, &logs)?;
+    let mut bench = Bench { guest, server };
+    bench.guest.booted()?;
+    run_all(
+        lab,
+        &mut bench,
+        &[("list-before", owner::list_before), ("bind", owner::bind), ("nodes", nodes)],
+    )?;
+    opened(lab, &mut bench, ",cdev")?;
+    let verdict = info(&mut bench, &format!("vfio:{CARD},group"));
+    lab.report.check("info-group", verdict)?;
+    run_all(lab, &mut bench, HELD)?;
+    let verdict = owner::unbind(&mut bench);
+    lab.report.check("unbind", verdict)?;
+    bench.guest.off()
+}
+
+/// Both kinds of nodes are there.
+fn nodes(bench: &mut Bench) -> Verdict {
+    bench.guest.must("ls -d /dev/iommu /dev/vfio/devices/vfio0 /dev/vfio/[0-9]*", 10).map(|text| {
+        let found: Vec<&str> = text.split_whitespace().collect();
+        found.join(", ")
+    })
+}
+
+/// Without an IOMMU the kernel lets a device be opened only where it was told to; so does our driver.
+pub(super) fn run_noiommu(lab: &mut Lab) -> Result<(), Stop> {
+    let logs = lab.logs("vfio-noiommu")?;
+    let server = lab.serve(1, &["--cable", "loop"], &logs)?;
+    let wanted = Wanted { iommu: false, ..Wanted::owner(Series::Iommufd) };
+    let guest = lab.start("guest", wanted, &server, &logs)?;
+    let mut bench = Bench { guest, server };
+    bench.guest.booted()?;
+    run_all(lab, &mut bench, &[("bind-noiommu", bind_noiommu), ("noiommu", noiommu)])?;
+    bench.guest.off()
+}
+
+fn bind_noiommu(bench: &mut Bench) -> Verdict {
+    let guest = &mut bench.guest;
+    guest.must("echo 1 >/sys/module/vfio/parameters/enable_unsafe_noiommu_mode", 10)?;
+    guest.must(&format!("qhca bind {CARD}"), 60)?;
+    let nodes = guest.must("ls /dev/vfio", 10)?;
+    ensure!(nodes.contains("noiommu-"), "/dev/vfio has {nodes:?}");
+    Ok(nodes.split_whitespace().collect::<Vec<_>>().join(", "))
+}
+
+/// Refused unless it is asked for by name; then registers answer, and what needs DMA is refused with the reason.
+fn noiommu(bench: &mut Bench) -> Verdict {
+    let guest = &mut bench.guest;
+    let refused = guest.must(&format!("qhca info --no-link -d vfio:{CARD} 2>&1; echo status $?"), 60)?;
+    ensure!(
+        refused.contains("noiommu") && refused.contains("status 3"),
+        "without the word it is {:?}",
+        refused.trim()
+    );
+    let text = guest.must(&format!("qhca info --no-link -s -d vfio:{CARD},noiommu 2>/tmp/stderr"), 60)?;
+    let node = format!("{:#018x}", Config::default().guid);
+    ensure!(text.contains(&node), "registers do not tell {node}: {text:?}");
+    let warned = guest.must("cat /tmp/stderr", 10)?;
+    let dma = guest.must(&format!("qhca info -d vfio:{CARD},noiommu 2>&1; echo status $?"), 120)?;
+    ensure!(!dma.contains("status 0"), "a bring-up without an IOMMU went through: {dma:?}");
+    ensure!(dma.to_lowercase().contains("iommu"), "a refused bring-up does not say why: {dma:?}");
+    Ok(format!("{node}; {}; {}", warned.trim().replace('\n', " | "), dma.trim().replace('\n', " | ")))
+}
+
+/// What a card must do however it is opened; `words` are the settings behind its address.
+fn opened(lab: &mut Lab, bench: &mut Bench, words: &str) -> Result<(), Stop> {
+    let device = format!("vfio:{CARD}{words}");
+    let steps: [(&str, WayCheck); 3] =
+        [("info", info), ("selftest", selftest), ("killed-in-traffic", killed_in_traffic)];
+    for (name, check) in steps {
+        let verdict = check(bench, &device);
+        bench.server.alive()?;
+        lab.report.check(name, verdict)?;
+    }
+    for fewer in ["intx", "vectors=4", "vectors=1"] {
+        let verdict = info(bench, &format!("{device},{fewer}"));
+        bench.server.alive()?;
+        lab.report.check(&format!("info-{fewer}"), verdict)?;
+    }
+    Ok(())
 }
 
 /// Runs checks in order; a guest or server that is lost ends them.
@@ -99,4 +209,61 @@ fn wild_dma_refused(bench: &mut Bench) -> Verdict {
     ensure!(refused > 0, "the card reached an address that the IOMMU does not map");
     bench.guest.must(&format!("echo 0 >{device}/enable"), 10)?;
     Ok(format!("{refused} accesses refused, Revision reads {} before and after", revision.trim()))
+}
+
+/// `qhca info` brings the card up over VFIO: the identity is that of the model, both ports are up at full speed.
+fn info(bench: &mut Bench, device: &str) -> Verdict {
+    let config = Config::default();
+    let text = bench.guest.must(&format!("qhca info -d {device}"), 120)?;
+    let node = format!("{:#018x}", config.guid);
+    steps::expect("qhca info", "Node GUID", steps::labelled(&text, "Node GUID"), &node)?;
+    for port in ["1", "2"] {
+        let part = steps::section(&text, &format!("Port {port}:"), "Port ");
+        steps::expect("qhca info", "Physical state", steps::labelled(part, "Physical state"), "LinkUp")?;
+        steps::expect("qhca info", "State", steps::labelled(part, "State"), "Initializing")?;
+        steps::expect("qhca info", "Rate", steps::labelled(part, "Rate"), "40")?;
+    }
+    Ok(format!("{node}, both ports Initializing, LinkUp, 40"))
+}
+
+/// Checks that a card in a guest may skip, and why.
+const MAY_BE_SKIPPED: [(&str, &str); 3] = [
+    ("wrong-icrc", "no card sends itself a packet with a wrong check sum"),
+    ("qsfp-insert", "nobody in the guest can pull a module"),
+    ("hardware-error", "no card raises a parity error in itself"),
+];
+
+/// Every check of `hwtests`, as many as on a card that is simulated in the same process.
+fn selftest(bench: &mut Bench, device: &str) -> Verdict {
+    let command = format!("qhca selftest --json -d {device} 2>/tmp/stderr; cat /tmp/stderr >&2; true");
+    let text = bench.guest.must(&command, 600)?;
+    let json = text.find('{').map_or("", |at| &text[at..]);
+    let mut values = serde_json::Deserializer::from_str(json).into_iter::<Value>();
+    let Some(Ok(report)) = values.next() else {
+        return Err(Stop::Failed(format!("qhca selftest prints {:?}", text.trim())));
+    };
+    let checks: Vec<&Value> = report["checks"].as_array().into_iter().flatten().collect();
+    let name = |check: &Value| check["name"].as_str().unwrap_or_default().to_owned();
+    let names: Vec<String> = checks.iter().map(|check| name(check)).collect();
+    ensure_eq!(names, qhca_hwtests::names().collect::<Vec<_>>(), "the names of the checks");
+    let of = |word: &'static str| checks.iter().filter(move |check| check["result"] == word);
+    let failed: Vec<String> = of("fail").map(|check| format!("{}: {}", name(check), check["why"])).collect();
+    ensure!(failed.is_empty(), "{}", failed.join("; "));
+    let skipped: Vec<String> = of("skip").map(|check| name(check)).collect();
+    let permitted = |name: &String| MAY_BE_SKIPPED.iter().any(|(may, _)| may == name);
+    ensure!(skipped.iter().all(permitted), "skipped: {}", skipped.join(", "));
+    Ok(format!("{} checks, all but {} pass", checks.len(), skipped.join(" and ")))
+}
+
+/// A process that is killed while its card sends and receives leaves a card that the next one can open.
+fn killed_in_traffic(bench: &mut Bench, device: &str) -> Verdict {
+    bench.guest.must(&format!("qhca selftest -d {device} >/dev/null 2>&1 & sleep 1; pidof qhca"), 60)?;
+    let until = Instant::now() + TRAFFIC_LIMIT;
+    // The checks send from a port to itself, and reset the card before each: the counter is that of the check at hand.
+    while bench.server.register("TxDataPktCnt_0")? == 0 {
+        ensure!(Instant::now() < until, "no packet within {} s", TRAFFIC_LIMIT.as_secs());
+        thread::sleep(Duration::from_millis(5));
+    }
+    bench.guest.must("killall -9 qhca; within 30 '! pidof qhca'", 30)?;
+    info(bench, device).map(|seen| format!("opened again: {seen}"))
 }
