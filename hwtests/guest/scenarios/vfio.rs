@@ -23,6 +23,9 @@ pub(super) const CARD: &str = "0000:01:00.0";
 /// TIMEOUT: the checks send their first packet seconds after they begin.
 const TRAFFIC_LIMIT: Duration = Duration::from_secs(120);
 
+/// Seconds within which both ports are up, bring-up and all; three on an idle core.
+const LINKS_S: u64 = 90;
+
 /// A guest with one card, and the server of the card.
 pub(super) struct Bench {
     pub(super) guest: Guest,
@@ -214,7 +217,9 @@ fn wild_dma_refused(bench: &mut Bench) -> Verdict {
 /// `qhca info` brings the card up over VFIO: the identity is that of the model, both ports are up at full speed.
 fn info(bench: &mut Bench, device: &str) -> Verdict {
     let config = Config::default();
-    let text = bench.guest.must(&format!("qhca info -d {device}"), 120)?;
+    // The command gives links two seconds to train, which are short where the whole machine is emulated.
+    let both_up = format!("qhca info -d {device} >/tmp/info && [ $(grep -c LinkUp /tmp/info) = 2 ]");
+    let text = bench.guest.must(&format!("within {LINKS_S} '{both_up}'; cat /tmp/info"), LINKS_S)?;
     let node = format!("{:#018x}", config.guid);
     steps::expect("qhca info", "Node GUID", steps::labelled(&text, "Node GUID"), &node)?;
     for port in ["1", "2"] {
