@@ -18,8 +18,18 @@ use qhca_regs::{Bar, Buffer, Duration, Port, Reg, RegValue, Rw, Vector};
 ///
 /// TIMEOUT: links train in well under a second; a card that needs more is broken.
 pub(crate) const LINK_UP_WITHIN: Duration = Duration::from_secs(2);
-/// How long anything that the chip does by itself may take.
+/// How long anything that the chip does by itself may take: what has not come by then is not on its way.
 pub(crate) const SOON: Duration = Duration::from_millis(2);
+/// How long what must come is waited for.
+///
+/// TIMEOUT: the chip needs [`SOON`] at most. The rest is for a host that is held up: in an emulated machine on busy cores
+/// an interrupt is on its way for tens of milliseconds. The wait ends with what it is for, so a host that is not held up
+/// spends none of it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+/// The first step between two looks.
+const FIRST_STEP: Duration = Duration::from_micros(10);
+/// How many times in a row stray interrupts are collected, at most.
+const QUIET_ROUNDS: usize = 8;
 /// Dwords of a header-queue entry.
 pub(crate) const ENTRY_DWORDS: u64 = 32;
 /// Dwords of an HCA-to-HCA header beyond LRH and BTH that the chip keeps in the entry.
@@ -42,6 +52,8 @@ pub(crate) struct Bench<'a, B: Backend> {
     mode: Mode,
     granted: VectorSet,
     fired: VectorSet,
+    /// The longest that a vector was waited for: how late this host is told of an interrupt.
+    latest: Duration,
     avail: Option<DmaRegion>,
     /// All memory that the chip was told of since the last reset: it may write there until the next.
     regions: Vec<DmaRegion>,
@@ -62,6 +74,7 @@ impl<'a, B: Backend> Bench<'a, B> {
             mode: Mode::MsiX,
             granted: VectorSet::EMPTY,
             fired: VectorSet::EMPTY,
+            latest: Duration::ZERO,
             avail: None,
             regions: Vec::new(),
             joined: false,
@@ -169,8 +182,10 @@ impl<'a, B: Backend> Bench<'a, B> {
 
     /// Lets time pass; gives the vectors that fired since the last call of this or [`wait`](Self::wait).
     ///
-    /// A register is read at the end: its answer comes behind everything that the card did before, in memory too.
+    /// A register is read first: what was written is with the card when its answer is here, and the time counts from then.
+    /// One is read at the end too: its answer comes behind everything that the card did before, in memory too.
     pub(crate) fn pause(&mut self, span: Duration) -> VectorSet {
+        self.read(device::SCRATCH);
         let until = self.now() + span;
         self.collect_until(until);
         self.read(device::SCRATCH);
@@ -197,9 +212,24 @@ impl<'a, B: Backend> Bench<'a, B> {
         self.fired = self.fired.union(fired);
     }
 
-    /// Waits until a vector fires, at most for [`SOON`]; gives those that did.
+    /// Lets pass what fires late, until nothing has fired for longer than this host was ever late.
+    pub(crate) fn quiet(&mut self) {
+        let span = FIRST_STEP + self.latest + self.latest;
+        for _ in 0..QUIET_ROUNDS {
+            if self.pause(span).is_empty() {
+                break;
+            }
+        }
+    }
+
+    /// Waits until a vector fires that must, at most for [`PATIENCE`]; gives those that did.
     pub(crate) fn wait(&mut self) -> VectorSet {
-        self.wait_for(SOON)
+        let begun = self.now();
+        let fired = self.wait_for(PATIENCE);
+        if !fired.is_empty() {
+            self.latest = self.latest.max(self.now().since(begun));
+        }
+        fired
     }
 
     /// Waits until a vector fires, at most for `limit`; gives those that did.
@@ -233,7 +263,8 @@ impl<'a, B: Backend> Bench<'a, B> {
     /// Looks again and again, at most for `limit`, until `look` is content.
     pub(crate) fn until(&mut self, limit: Duration, mut look: impl FnMut(&mut Self) -> bool) -> bool {
         let deadline = self.now() + limit;
-        let step = Duration::from_nanos((limit.as_nanos() / 200).max(1_000));
+        let longest = Duration::from_nanos((limit.as_nanos() / 200).max(1_000));
+        let mut step = longest.min(FIRST_STEP);
         loop {
             // The last look begins when the time is over: a host that was held up has not looked too early.
             let is_last = self.now() >= deadline;
@@ -244,6 +275,7 @@ impl<'a, B: Backend> Bench<'a, B> {
                 return false;
             }
             self.settle(step);
+            step = longest.min(step + step);
         }
     }
 
@@ -373,6 +405,7 @@ impl<'a, B: Backend> Bench<'a, B> {
             self.write(port_regs::ERR_MASK.port(port), PortErrBits::all());
         }
         device::INT_CLEAR.clear(&self.bar, IntBits::all());
+        self.quiet();
         self.write(device::INT_MASK, causes);
         self.pause(Duration::from_micros(1));
     }

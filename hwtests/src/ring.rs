@@ -4,7 +4,7 @@
 //! ring of descriptors | head word      one region         packets: a region of their own
 //! ```
 
-use crate::bench::{Bench, SOON};
+use crate::bench::{Bench, PATIENCE};
 use crate::check::{Stop, ensure};
 use crate::packet::Packet;
 use qhca_driver::dma::DmaRegion;
@@ -79,7 +79,7 @@ impl Ring {
     /// Waits until the engine says that it has halted, and clears that.
     pub(crate) fn await_halt<B: Backend>(&self, bench: &mut Bench<'_, B>) -> Result<PortErrBits, Stop> {
         let register = port_regs::ERR_STATUS.port(self.port);
-        let halted = bench.until(SOON, |bench| bench.read(register).contains(PortErrBits::SDMA_HALT_ERR));
+        let halted = bench.until(PATIENCE, |bench| bench.read(register).contains(PortErrBits::SDMA_HALT_ERR));
         let errors = bench.read(register);
         ensure!(halted, "{}: SDmaHaltErr did not come, ErrStatus {errors:?}", self.port);
         self.clear_errors(bench);

@@ -117,7 +117,7 @@ pub(super) fn qsfp_insert<B: Backend>(bench: &mut Bench<'_, B>) -> Verdict {
                     "nobody here can pull a cable module and push it in again".to_owned(),
                 ));
             }
-            let fired = bench.wait_for(Duration::from_millis(50));
+            let fired = bench.wait();
             let what = if is_in { "pushed in" } else { "pulled" };
             ensure_eq!(fired, VectorSet::only(Vector::DEFAULT), "{port}: vectors after a module was {what}");
             let levels = gpio.read(bench.bar()).unwrap_or(u16::MAX);

@@ -40,7 +40,7 @@ pub(super) fn every_vector<B: Backend>(bench: &mut Bench<'_, B>) -> Verdict {
             "{cause} redirected to {vector}: the vectors that fired"
         );
         device::INT_CLEAR.clear(bench.bar(), cause.mask());
-        bench.pause(SHORT);
+        bench.quiet();
     }
     Ok(())
 }
@@ -121,14 +121,14 @@ pub(super) fn mask_and_reraise<B: Backend>(bench: &mut Bench<'_, B>) -> Verdict 
     ensure!(bench.read(device::INT_STATUS).contains(cause.mask()), "a masked {cause} is not latched");
 
     bench.write(device::INT_MASK, cause.mask());
-    bench.pause(SHORT); // Whether unmasking alone raises it, no source tells.
+    bench.quiet(); // Whether unmasking alone raises it, no source tells.
     for round in 0..2 {
         device::INT_CLEAR.clear(bench.bar(), IntBits::empty());
         let fired = bench.wait();
         ensure_eq!(fired, VectorSet::only(Vector::DEFAULT), "vectors after write {round} of 0 to IntClear");
     }
     device::INT_CLEAR.clear(bench.bar(), cause.mask());
-    bench.pause(SHORT);
+    bench.quiet();
     ensure!(!bench.read(device::INT_STATUS).contains(cause.mask()), "{cause} is still set after its clear");
     device::INT_CLEAR.clear(bench.bar(), IntBits::empty());
     let fired = bench.pause(SHORT);
@@ -232,7 +232,7 @@ fn count_round<B: Backend>(
     context: &mut Context,
     count: u16,
 ) -> Result<Option<(u16, Duration)>, Stop> {
-    bench.pause(SHORT);
+    bench.quiet();
     context.arm(bench, count);
     let started = bench.now();
     let mut early = None;
@@ -244,7 +244,7 @@ fn count_round<B: Backend>(
             early = Some((n, bench.now().since(started)));
         }
         ensure!(n < count || early.is_some() || !fired.is_empty(), "no interrupt after {count} packets");
-        let arrived = bench.until(crate::bench::SOON, |_| context.has_next());
+        let arrived = bench.until(crate::bench::PATIENCE, |_| context.has_next());
         ensure!(arrived, "packet {n} did not arrive");
         let received = context.expect(&packet)?;
         if n == count {

@@ -8,7 +8,7 @@
 //! Whether it is so is found out, not believed: one port is switched off and the other must see it.
 
 use super::send::{buffer, ctxt};
-use crate::bench::{Bench, LINK_ACTIVE, LINK_ARMED, LINK_INIT, LINK_UP_WITHIN, SOON};
+use crate::bench::{Bench, LINK_ACTIVE, LINK_ARMED, LINK_INIT, LINK_UP_WITHIN, PATIENCE};
 use crate::check::{Stop, Verdict, ensure, ensure_eq};
 use crate::context::Context;
 use crate::packet::Packet;
@@ -123,7 +123,7 @@ pub(super) fn credits<B: Backend>(bench: &mut Bench<'_, B>) -> Verdict {
         for n in 0..PACKETS {
             let packet = Packet::new(first, 4, n);
             bench.send(buffer(n as usize % 8)?, &packet);
-            if !bench.until(SOON, |_| context.has_next()) {
+            if !bench.until(PATIENCE, |_| context.has_next()) {
                 let status = bench.read(port_regs::IBC_STATUS_A.port(first)).0;
                 let what = format!(
                     "{first}: packet {n} of {PACKETS} did not reach {second}, IBCStatusA {status:#x}"

@@ -2,7 +2,7 @@
 //! wrong stops the engine and is told.
 
 use super::send::ready;
-use crate::bench::{Bench, SOON};
+use crate::bench::{Bench, PATIENCE, SOON};
 use crate::check::{Stop, Verdict, ensure, ensure_eq};
 use crate::context::Context;
 use crate::packet::Packet;
@@ -120,7 +120,7 @@ pub(super) fn interrupt<B: Backend>(bench: &mut Bench<'_, B>) -> Verdict {
     let idle = Source::SdmaIdle(port);
     bench.enable_interrupts(idle.mask());
     send(bench, &mut ring, &mut context, false)?;
-    ensure_eq!(bench.wait_for(SOON), VectorSet::only(Vector::DEFAULT), "vectors of an engine without work");
+    ensure_eq!(bench.wait(), VectorSet::only(Vector::DEFAULT), "vectors of an engine without work");
     Ok(())
 }
 
@@ -176,8 +176,8 @@ fn works_after_a_clean_up<B: Backend>(
     context: &mut Context,
 ) -> Verdict {
     ring.clean_up(bench);
-    let cleaned =
-        bench.until(SOON, |bench| bench.read(port_regs::SEND_DMA_HEAD.port(ring.port)).send_dma_head() == 0);
+    let cleaned = bench
+        .until(PATIENCE, |bench| bench.read(port_regs::SEND_DMA_HEAD.port(ring.port)).send_dma_head() == 0);
     ensure!(cleaned, "{}: SendDmaHead is not 0 after a clean-up", ring.port);
     bench.settle(SOON);
     ring.clear_errors(bench);

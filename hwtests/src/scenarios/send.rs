@@ -188,7 +188,7 @@ fn leave_in_turn<B: Backend>(
     let mut next = [0, 1];
     let mut first = 0;
     for n in 0..packets.len() {
-        let come = bench.until(crate::bench::SOON, |_| context.has_next());
+        let come = bench.until(crate::bench::PATIENCE, |_| context.has_next());
         ensure!(come, "{port}: {n} of {} packets that waited came", packets.len());
         // Which lane it is of only its header tells: the two that may come differ in it.
         let vl = context.peek_vl();
