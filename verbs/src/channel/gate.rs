@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Either the sleeper sees the news, or whoever has them sees that it is armed. Both could happen, which costs one bell
-//! in vain; neither cannot, as both sides write first and read then, in one order that all agree on.
+//! in vain; neither cannot, as both change the count of news, and of two changes of one word one is the first.
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
@@ -34,19 +34,19 @@ impl Gate {
 
     /// There are news. True if the bell must be rung.
     pub fn note(&self) -> bool {
-        // ORDER: sequentially consistent, with `arm`: of two sides that each write and then read the other's word, one at
-        // least reads what the other wrote.
+        // ORDER: both are changes, not loads: see `arm`.
         self.news.fetch_add(1, Ordering::SeqCst);
         self.armed.swap(false, Ordering::SeqCst)
     }
 
     /// The sleeper is about to sleep and has seen news up to `seen`. True if there are more, so that it must not.
     pub fn arm(&self, seen: u64) -> bool {
-        // ORDER: see `note`.
-        self.armed.store(true, Ordering::SeqCst);
-        let more = self.news.load(Ordering::SeqCst) != seen;
+        self.armed.swap(true, Ordering::SeqCst);
+        // ORDER: a change that changes nothing, where a load would do in one order that all agree on: whoever notes news
+        // after it has read from it, and so sees that it is armed; whoever noted before is counted. Loom can follow it.
+        let more = self.news.fetch_add(0, Ordering::SeqCst) != seen;
         if more {
-            self.armed.store(false, Ordering::SeqCst);
+            self.armed.swap(false, Ordering::SeqCst);
         }
         more
     }
