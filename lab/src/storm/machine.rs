@@ -249,10 +249,7 @@ impl Machine {
         engine.schedule(arrivals.next_arrival(), Event::Arrival);
         let stall = stall_start(&engine, &costs, start);
         engine.schedule(stall, Event::StallBegins);
-        let mut injector = Injector::new(case.storm, &costs);
-        if let Some((error, _)) = injector.next_error() {
-            engine.schedule(stall, Event::Inject(error));
-        }
+        let injector = Injector::new(case.storm, &costs);
         if let Some(after) = case.hardware_fault {
             engine.schedule(start + after, Event::HardwareFault);
         }
@@ -523,6 +520,11 @@ impl Machine {
     pub(super) fn stall(&mut self) {
         self.path = Path::Stall;
         let from = self.engine.now();
+        // Errors that are injected begin with the stall: earlier, a policy that serves them all where they interrupt would
+        // never let it begin.
+        if let Some((error, _)) = self.injector.next_error() {
+            self.engine.schedule(from, Event::Inject(error));
+        }
         self.spend(self.labels.stall, self.costs.stall);
         self.stalled = Some((from, self.engine.now()));
     }
