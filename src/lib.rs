@@ -22,8 +22,8 @@
 //!
 //! Packets are received by a [`Receiver`] and sent by a [`Transmitter`]; each moves to a thread of the application and
 //! keeps the device alive. There are no globals, no signal handler, no logger and no panic hook; two devices in one
-//! process are fine. Queue pairs are in [`verbs`], and are bound to
-//! a receiver and a transmitter. What is not here: a subnet manager, IB CM and rdma_cm.
+//! process are fine. Queue pairs are in [`verbs`]; [`Device::open_verbs`] puts them on a port, with its management agents
+//! and a micro subnet manager for one cable. What is not here: a manager for a fabric of switches, IB CM and rdma_cm.
 //!
 //! A simulated chip proves the driver against our reading of the chip. What runs here passes in simulation, which is
 //! not the same as working on a card.
